@@ -263,8 +263,10 @@ def _token(value: float, non_finite: NonFinite) -> bytes:
 
 
 def rows(tensor: Tensor, non_finite: NonFinite | None) -> list[Any]:
-    """Returns what `numeric` returns for each element of the first axis."""
+    """Returns what `numeric` returns for each element of the first axis; of a large tensor, its text."""
     array, kind = tensor.array, tensor.array.dtype.kind
+    if array.size > TOGETHER:
+        return [verbatim(dumps(numeric(Tensor(tensor.name, tensor.datatype, row), non_finite))) for row in array]
     if tensor.datatype.name in ("FP32", "FP64") and np.isfinite(array).all():
         return list(np.ascontiguousarray(array))
     if kind in "iub" and tensor.datatype is not BF16:

@@ -234,18 +234,19 @@ class OnnxModel:
         feed = {name: _value(t, value_of) if t.datatype is BF16 else _feed(t) for name, t in inputs.items()}
         return self._ran(self._session.run, outputs, feed)
 
-    def _run_values(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> list[Any]:
+    def _run_values(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         """Raises ModelFailed with texts and maps: ONNX Runtime makes OrtValues of numbers only, and reads no others."""
-        given = {name for name, tensor in inputs.items() if tensor.datatype is BYTES}
-        beside = given | (self._classes.keys() & {*outputs})
+        beside = {n for n, t in inputs.items() if t.datatype is BYTES} | (self._classes.keys() & {*outputs})
         if beside:
             both = f"{shown(min(self._bf16 & {*outputs}))} (BF16) in one run with {shown(min(beside))} (texts or maps)"
             raise ModelFailed(f"model {self.spec.name!r}: ONNX Runtime does not return output {both}")
         feed = {name: _value(tensor, self._runtime.OrtValue) for name, tensor in inputs.items()}
-        values = self._ran(self._session.run_with_ort_values, list(outputs), feed)
-        return [
-            _bits(value) if name in self._bf16 else value.numpy() for name, value in zip(outputs, values, strict=True)
-        ]
+
+        def arrays(*given: Any) -> list[Any]:
+            made = zip(outputs, self._session.run_with_ort_values(*given), strict=True)
+            return [_bits(value) if name in self._bf16 else value.numpy() for name, value in made]
+
+        return self._ran(arrays, list(outputs), feed)
 
     def _ran(self, run: Callable[..., Any], outputs: Sequence[str], feed: Mapping[str, Any]) -> Any:
         try:
@@ -296,5 +297,4 @@ def _value(tensor: Tensor, value_of: Any) -> Any:
 
 def _bits(value: Any) -> NDArray[Any]:
     shape = tuple(value.shape())
-    size = math.prod(shape) * BF16.numpy.itemsize
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), BF16.numpy).reshape(shape)
+    return np.frombuffer(ctypes.string_at(value.data_ptr(), 2 * math.prod(shape)), BF16.numpy).reshape(shape)

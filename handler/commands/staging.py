@@ -14,7 +14,9 @@ from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 
 ABANDONED_SECONDS: Final = 24 * 60 * 60
-"""The age at which nobody writes a folder any more. The clock of a mounted disk can differ from this machine's."""
+"""From the last write in a folder until it counts as left. A mounted disk's clock can differ from this machine's."""
+NEW, OLD = "new", "old-"
+"""The names in a hidden folder of the version that is to appear, and of those whose place it takes."""
 
 
 def of_number(model: Path, number: int) -> list[Path]:
@@ -26,9 +28,9 @@ def of_number(model: Path, number: int) -> list[Path]:
 
 @contextmanager
 def staged(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yields a folder on the target's file system. Servers skip its name, which has a leading dot. Raises Refused.
+    """Yields a folder on the target's file system, for NEW. Servers skip its name, which has a leading dot.
 
-    Removes those that killed commands have left.
+    Removes those that killed commands have left. Raises Refused.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +49,17 @@ def staged(parent: Path, prefix: str) -> Iterator[Path]:
 def _clear(parent: Path, prefix: str) -> None:
     for left in parent.glob(f"{prefix}????????"):  # as mkdtemp names them
         with suppress(OSError):
-            if time.time() - left.lstat().st_mtime > ABANDONED_SECONDS:
+            if time.time() - _last_write(left) > ABANDONED_SECONDS and not _is_half_replaced(left):
                 shutil.rmtree(left)
+
+
+def _last_write(folder: Path) -> float:
+    return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+
+
+def _is_half_replaced(stage: Path) -> bool:
+    """Decides whether a command was killed between the renames of `appear`: no other place has the old version then."""
+    return (stage / NEW).exists() and any(stage.glob(f"{OLD}*"))
 
 
 def _refused(parent: Path, error: OSError) -> Refused:
@@ -59,7 +70,7 @@ def _refused(parent: Path, error: OSError) -> Refused:
 
 def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
     """Renames `new` to `target`, in the place of the `old` folders. Raises Refused if another publisher was first."""
-    aside = {stage / f"old-{index}": each for index, each in enumerate(old)}
+    aside = {stage / f"{OLD}{index}": each for index, each in enumerate(old)}
     try:
         for place, each in aside.items():
             each.rename(place)

@@ -5,8 +5,9 @@ pages refer to, which have no data of this server: neither imports FastAPI.
 """
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from core.dialects import DIALECTS
@@ -77,24 +78,28 @@ class Elsewhere:
             if answer is None:
                 answer = await self._own(path, scope, visitor)
             if answer is None:
-                with await self._pages.taken() as turn:
-                    await self._page(scope, receive, send, turn)
+                await self._page(scope, receive, send)
                 unfound(path)
                 return
         except ServingError as error:
             answer = self._refusal(error, scope, path)
         await exchange.answer(answer, scope["method"], send)
 
-    async def _page(self, scope: Scope, receive: Receive, send: Send, turn: ExitStack) -> None:
-        """Has the site answer. The turn ends when the page was made: its client may be slow to read."""
-
-        async def sending(message: MutableMapping[str, Any]) -> None:
-            turn.close()
-            await send(message)
-
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has the site answer. A page takes a turn until it was made: its client may be slow to read."""
         if self._site is None:
             self._site = await self._dispatcher.aside(self._made)
-        await self._site(scope, receive, sending)
+        site, is_page = self._site
+        if not is_page(scope):
+            await site(scope, receive, send)
+            return
+        with await self._pages.taken() as turn:
+
+            async def sending(message: MutableMapping[str, Any]) -> None:
+                turn.close()
+                await send(message)
+
+            await site(scope, receive, sending)
 
     async def _own(self, path: str, scope: Scope, visitor: Visitor) -> HttpResponse | None:
         """Returns the answer to all but the site's pages, whose scope it prepares. Raises ServingError."""
@@ -137,11 +142,15 @@ class Elsewhere:
         kept = tuple(pair for pair in answer.headers if pair[0] != b"content-type")
         return HttpResponse(answer.status, kept + frame.HEADERS, (frame.sign_in(scope, path, error.message),))
 
-    def _made(self) -> Any:
-        """Returns the pages. The import of FastAPI takes half a second, and so does not run in the event loop."""
+    def _made(self) -> tuple[Any, Callable[[Scope], bool]]:
+        """Returns the site, and what decides whether a request is for one of its pages.
+
+        The import of FastAPI takes half a second, and so does not run in the event loop.
+        """
         from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
 
-        return pages.create(self._registry, self._settings)
+        site = pages.create(self._registry, self._settings)
+        return site, partial(pages.is_page, site)
 
 
 def unrouted(method: str, path: str) -> HttpResponse:

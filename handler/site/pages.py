@@ -7,7 +7,7 @@ its changes through the protocols' own routes.
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from html import escape
 from operator import is_
 from typing import Any, Final
@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from core.deadline import NEVER, SCOPE_KEY
 from core.errors import ModelNotFound, ServingError, shown
@@ -62,6 +63,11 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
     app.api_route("/status", methods=READ, response_model=StatusView)(site.status)
     app.add_route("/models/{model}", site.model_page, READ)
     return app
+
+
+def is_page(app: FastAPI, scope: MutableMapping[str, Any]) -> bool:
+    """Decides whether a request is for a page of the site, which refuses any other one at once."""
+    return any(route.matches(scope)[0] is Match.FULL for route in app.routes)
 
 
 class _Site:

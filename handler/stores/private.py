@@ -8,6 +8,7 @@ A folder is private if no other user can change what it holds, or put another fo
 - Each symbolic link on the way belongs to this process's user or to root, and leads to such a folder.
 """
 
+import atexit
 import logging
 import os
 import stat
@@ -81,12 +82,9 @@ def default(root: Path, trusted: Path | None) -> Path:
 
 def fresh(prefix: str, parent: Path | None = None) -> Path:
     """Makes a folder for this process, which `forget` removes. `parent`: default: that of temporary files."""
-    import atexit  # noqa: PLC0415 - for rare cases
-    from tempfile import mkdtemp  # noqa: PLC0415 - 5 ms of cold start, for the same
+    from tempfile import mkdtemp  # noqa: PLC0415 - 5 ms of cold start, for rare cases
 
     made = Path(mkdtemp(prefix=prefix, dir=parent))
-    if not FRESH:
-        atexit.register(forget)
     FRESH[made] = os.getpid()
     return made
 
@@ -99,6 +97,7 @@ def remove(made: Path) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
+@atexit.register
 def forget() -> None:
     """Removes the folders of this process. A server calls it, because a signal ends that before the interpreter can."""
     for made in [*FRESH]:

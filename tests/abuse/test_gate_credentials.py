@@ -286,8 +286,14 @@ def test_many_tokens_wait_for_one_request(site: Any, issuer: Issuer) -> None:
 
 
 class _Endless(web.Handler):
+    """`good`: the body of every answer but the first, which never ends."""
+
     def do_GET(self) -> None:
         server: Any = self.server
+        if server.good and server.asked:
+            self.answer(200, server.good)
+            return
+        server.asked += 1
         self.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
         while not server.ends.wait(0.05):
             self.wfile.write(b"x")
@@ -298,11 +304,25 @@ def test_no_token_waits_for_an_issuer_whose_answer_never_ends(issuer: Issuer, mo
     monkeypatch.setattr(jwks, "SECONDS", 0.5)
     server: Any
     with web.serving(_Endless) as server:
-        server.ends = threading.Event()
+        server.ends, server.asked, server.good = threading.Event(), 0, b""
         with closing(remote(server, issuer)) as app:
             answers = [ask(app, "GET", MODELS, bearer(issuer.token("read"))) for _ in range(2)]
             server.ends.set()
         assert [(each.status, each.headers["retry-after"]) for each in answers] == [(503, "5")] * 2
+
+
+def test_a_request_for_keys_that_never_ends_is_given_up(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad connection kept this server from its issuer for good."""
+    monkeypatch.setattr(jwks, "SECONDS", 0.5)
+    server: Any
+    with web.serving(_Endless) as server:
+        server.ends, server.asked, server.good = threading.Event(), 0, issuer.document.encode()
+        with closing(remote(server, issuer)) as app:
+            statuses = [ask(app, "GET", MODELS, bearer(issuer.token("read"))).status]
+            monkeypatch.setattr(jwks, "COOLDOWN", 0.0)
+            statuses.append(ask(app, "GET", MODELS, bearer(issuer.token("read"))).status)
+            server.ends.set()
+        assert statuses == [503, 200]
 
 
 def test_a_new_key_is_fetched_and_a_withdrawn_one_is_forgotten(

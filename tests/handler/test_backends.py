@@ -21,6 +21,8 @@ from core.tensor import Tensor, TensorSpec
 from handler import backends, plugins
 from handler.backends import Source, onnx_file, python
 from handler.backends import onnx as onnx_backend
+from handler.backends.runs import LARGE
+from handler.edge.dispatch.limits import Hurried, Watchdog
 from handler.settings import Settings
 from handler.settings import signatures as signature_settings
 from handler.settings.model import ModelSettings
@@ -247,6 +249,23 @@ def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> Non
     assert (c.array.tolist(), v.array.tolist()) == ([[1], [65535]], [4.0])
     with pytest.raises(ModelFailed, match="model 'm' failed: .*"):
         model.predict(inputs | {"i": Tensor("i", DATATYPES["INT64"], np.array([9]))}, ["c", "v"], {})
+
+
+def test_a_large_output_of_bfloat16_ends_quick_work_like_any_other(tmp_path: Path) -> None:
+    """The event loop would write it. The runtime returns it as a value that has no size of its own."""
+    bf16 = TensorProto.BFLOAT16
+    write(
+        tmp_path,
+        helper.make_node("Identity", ["b"], ["c"]),
+        inputs=[value("b", None, bf16)],
+        outputs=[value("c", None, bf16)],
+    )
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    with contextlib.closing(Watchdog()) as watchdog:
+        for size, is_large in ((LARGE, False), (LARGE + 1, True)):
+            inputs = {"b": Tensor("b", DATATYPES["BF16"], np.zeros(size, "<u2"))}
+            with pytest.raises(Hurried) if is_large else contextlib.nullcontext():
+                watchdog.hurry(lambda given=inputs: model.predict(given, ["c"], {}))
 
 
 def test_bfloat16_is_beside_texts_and_maps_as_far_as_the_runtime_permits(tmp_path: Path) -> None:

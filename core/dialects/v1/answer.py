@@ -6,13 +6,14 @@ answer is not valid JSON. Source: TF Serving's json_tensor.h.
 
 import base64
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from core.dtype import BYTES
 from core.encoding import jsonio
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import TOGETHER, NonFinite
 from core.errors import InvalidInput
 from core.records import NamedTuple
 from core.signature import Signature
@@ -77,6 +78,18 @@ def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
             raise InvalidInput(f"Tensor name: {alias} has inconsistent batch size: {sizes[-1]} expecting: {sizes[0]}")
     if len(outputs) == 1:
         return outputs[0].value(non_finite)
+    elements = sum(prod(tensor.shape) for _, tensor in outputs)
+    if elements <= TOGETHER:
+        return _objects(outputs, non_finite)
+    step = max(1, TOGETHER * sizes[0] // elements)
+    pieces = []
+    for start in range(0, sizes[0], step):
+        part = [Output(alias, tensor.rows(start, start + step)) for alias, tensor in outputs]
+        pieces.append(jsonio.dumps(_objects(part, non_finite))[1:-1])
+    return jsonio.verbatim(b"[%b]" % b",".join(pieces))
+
+
+def _objects(outputs: Sequence[Output], non_finite: NonFinite | None) -> list[dict[str, Any]]:
     aliases = [output.alias for output in outputs]
     return [
         dict(zip(aliases, row, strict=True))

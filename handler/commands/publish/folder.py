@@ -6,7 +6,7 @@ from pathlib import Path
 from handler.commands.meter import Meter
 from handler.commands.publish.files import CHUNK, LocalFile, local_file
 from handler.commands.publish.versions import MARKERS, PushJob
-from handler.commands.staging import appear, of_number, staged, sync
+from handler.commands.staging import NEW, appear, of_number, staged, sync
 from handler.settings.model import FILE
 
 
@@ -15,7 +15,7 @@ def publish(repository: Path, job: PushJob, meter: Meter) -> None:
     model, version, settings = repository / job.model, job.version, job.settings
     meter.begin(f"{job.model}/{job.number}", version.size)
     with staged(model.parent, ".push-") as stage:
-        new = stage / "new"
+        new = stage / NEW
         for file in version.files:
             _copy(file, new / file.path, meter)
         if settings is not None:

@@ -14,7 +14,7 @@ from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.refused import Refused
-from handler.commands.staging import appear, of_number, staged
+from handler.commands.staging import NEW, appear, of_number, staged
 from handler.lifecycle.repository import Version
 from handler.settings import Settings
 from handler.settings.model import FILE
@@ -107,7 +107,7 @@ def _pull(job: PullJob, version: Version, progress: Progress) -> Version:
         # and everybody who can write the target can write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
         here = here._replace(cache_is_default=False, cache_shared=True)
-        store, new = open_store(here), stage / "new"
+        store, new = open_store(here), stage / NEW
         fetched = store.fetch(source.name, version.folder, version.files, progress)
         fetched.path.rename(new)
         came = version._replace(files=tuple(_files(new, version.folder)))

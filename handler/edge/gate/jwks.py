@@ -21,7 +21,7 @@ from handler.settings import InvalidSettings
 
 log = logging.getLogger(__name__)
 COOLDOWN: Final = 30.0
-"""The least seconds between two requests for the set."""
+"""The least seconds between two requests for the set. One that takes longer is given up when the next one begins."""
 FIRST_COOLDOWN: Final = 5.0
 """The same number until the first set is there."""
 FRESH: Final = 600.0
@@ -70,15 +70,16 @@ class JwkSet:
         """
         self._renew()
         found = self._find(kid)
-        if found is None and self._flight is None and self._may_ask():
+        if found is None and self._may_ask():
             self._start()
-        if found is None and self._flight is not None:
-            await landed(self._flight, SECONDS)
+        flight = self._flight
+        if found is None and flight is not None:
+            await landed(flight, SECONDS)
             self._land()
             found = self._find(kid)
         if found is not None:
             return found
-        if self._keys is None or self._flight is not None:
+        if self._keys is None or (flight is not None and not flight.done()):
             raise ServerBusy(
                 "the keys that tokens are signed with cannot be fetched at the moment", retry_after=FIRST_COOLDOWN
             )
@@ -91,7 +92,7 @@ class JwkSet:
         return next(iter(keys.values())) if len(keys) == 1 else None
 
     def _may_ask(self) -> bool:
-        pause = FIRST_COOLDOWN if self._keys is None else COOLDOWN
+        pause = FIRST_COOLDOWN if self._keys is None and self._flight is None else COOLDOWN
         return bool(self._url) and time.monotonic() - self._begun >= pause
 
     def _renew(self) -> None:
@@ -101,7 +102,7 @@ class JwkSet:
         if self._path is not None and now - self._begun >= 1.0:
             self._begun = now
             self._read_again(self._path)
-        elif self._url and self._keys is not None and self._flight is None and now - self._begun >= FRESH:
+        elif self._url and self._keys is not None and now - self._begun >= FRESH:
             self._start()
 
     def _read_again(self, path: Path) -> None:

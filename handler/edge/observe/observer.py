@@ -165,7 +165,8 @@ class Observer:
         settings = self._settings
         entry = access.entry(record, ns, model, version, "INFO")
         line = emf.line(entry, record.given, settings.metrics_namespace, settings.name, is_cold=first)
-        print(line, flush=True)  # noqa: T201 - the format's way
+        with suppress(OSError):  # as of a full disk: no request fails for its line
+            print(line, flush=True)  # noqa: T201 - the format's way
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 

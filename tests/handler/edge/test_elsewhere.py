@@ -44,18 +44,20 @@ def test_few_pages_and_metrics_are_made_at_a_time_and_few_requests_wait_for_them
     monkeypatch.setattr(pages.Documentation, "content", slow)
     monkeypatch.setattr(app.observer, "scrape", slow)
 
-    async def crowd() -> tuple[Any, Any, list[Any]]:
+    async def crowd() -> tuple[Any, list[Any], list[Any]]:
         asked = [asyncio.ensure_future(exchange(app, "GET", path)) for _ in range(most + MOST_WAITING + 3)]
         done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        ready = await exchange(app, "GET", "/v2/health/ready")
+        others = [
+            await exchange(app, *words) for words in (("GET", "/v2/health/ready"), ("GET", "/no"), ("PUT", "/docs"))
+        ]
         may_end.set()
-        return done.pop().result(), ready, await asyncio.gather(*asked)
+        return done.pop().result(), others, await asyncio.gather(*asked)
 
-    refused, ready, answers = asyncio.run(crowd())
+    refused, others, answers = asyncio.run(crowd())
     assert refused[0] == 503
     assert refused[1]["retry-after"] == "1"
     assert refused[2] == b'{"error":"%d requests for %s wait already: try again"}' % (MOST_WAITING, kind.encode())
-    assert ready[0] == 200
+    assert [status for status, *_ in others] == [200, 404, 405]
     assert sorted(status for status, *_ in answers) == [200] * (most + MOST_WAITING) + [503] * 3
     assert max(counts) <= most
     app.close()

@@ -5,16 +5,18 @@ import json
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dialects.v1.answer import Output, columns, named, rows, text
 from core.dialects.v1.values import to_tensor
-from core.dtype import BYTES
+from core.dtype import BYTES, INT64
 from core.encoding import jsonio
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import TOGETHER, NonFinite
 from core.errors import InvalidInput
+from core.tensor import Tensor
 from tests.support.v1_samples import binding, output, signature
 
 X = Output("x", output("x", "FP32", [0.5, 1.0]))
@@ -53,6 +55,25 @@ def test_no_rows_are_an_empty_list() -> None:
     none = Output("e", output("e", "FP32", []))
     assert read(rows([none], NonFinite.BARE)) == []
     assert rows([none, Output("f", output("f", "BYTES", []))], NonFinite.BARE) == []
+
+
+@pytest.mark.parametrize("shape", [(TOGETHER,), (TOGETHER // 8, 2, 4), (2, TOGETHER + 1)])
+def test_many_rows_are_written_in_pieces(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer stops all other threads until it returns."""
+    sizes, dumps = [], orjson.dumps
+
+    def noted(value: Any, **options: Any) -> bytes:
+        many = value if isinstance(value, list) else [{"": value}]
+        sizes.append(sum(np.size(each) for row in many for each in row.values()))
+        return dumps(value, **options)
+
+    numbers, texts = np.zeros(shape, np.int64), np.full(shape[:1], b"s", object)
+    outputs = [Output("n", Tensor("n", INT64, numbers)), Output("s", Tensor("s", BYTES, texts))]
+    with monkeypatch.context() as patched:
+        patched.setattr(orjson, "dumps", noted)
+        answer = rows(outputs, NonFinite.BARE)
+    assert 0 < max(sizes) <= TOGETHER
+    assert read(answer) == [{"n": row, "s": "s"} for row in numbers.tolist()]
 
 
 def test_outputs_are_named_by_the_signature_in_its_order() -> None:

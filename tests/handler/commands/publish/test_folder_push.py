@@ -490,15 +490,34 @@ def test_models_can_have_numbers_for_names(run: Any, tmp_path: Path) -> None:
     assert below(tmp_path / "r") == ["1/1/model.onnx", "2/1/model.onnx"]
 
 
+def left(repository: Path, name: str, age: float, *inside: str) -> None:
+    """Makes the hidden folder of a killed push."""
+    stage = repository / name
+    for each in inside:
+        (stage / each).mkdir(parents=True)
+    for path in (stage, *stage.iterdir()):
+        os.utime(path, (time.time() - age,) * 2)
+
+
 def test_what_a_killed_push_left_is_removed_after_a_day(run: Any, tmp_path: Path) -> None:
-    """A younger folder can be a push in progress, and other names are not ours."""
+    """A younger folder can be a push in progress, as one in which a file is still written. Other names are not ours."""
     repository = tmp_path / "r"
     day = 24 * 60 * 60
     for name, age in ((".push-abcd_012", day + 60), (".push-abcd_013", day - 3600), (".push-1", 2 * day)):
-        (repository / name / "new").mkdir(parents=True)
-        os.utime(repository / name, (time.time() - age,) * 2)
+        left(repository, name, age, "new")
+    left(repository, ".push-abcd_014", 2 * day, "new")
+    os.utime(repository / ".push-abcd_014" / "new")
     assert run("push", adds(1, tmp_path / "m").parent, repository / "m")[0] == 0
-    assert sorted(path.name for path in repository.iterdir()) == [".push-1", ".push-abcd_013", "m"]
+    assert sorted(path.name for path in repository.iterdir()) == [".push-1", ".push-abcd_013", ".push-abcd_014", "m"]
+
+
+def test_the_only_copy_of_a_version_that_was_being_replaced_stays(run: Any, tmp_path: Path) -> None:
+    """A push that is killed between its two renames has the old version and the new one in its hidden folder."""
+    repository = tmp_path / "r"
+    left(repository, ".push-abcd_012", 2 * 24 * 60 * 60, "new", "old-0")
+    left(repository, ".push-abcd_013", 2 * 24 * 60 * 60, "old-0")
+    assert run("push", adds(1, tmp_path / "m").parent, repository / "m")[0] == 0
+    assert sorted(path.name for path in repository.iterdir()) == [".push-abcd_012", "m"]
 
 
 @pytest.mark.parametrize("words", [("push", "{}", "{}/../r/m"), ("sign", "{}", "--unsigned")])

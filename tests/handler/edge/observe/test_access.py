@@ -246,6 +246,14 @@ def test_a_log_that_cannot_be_written_breaks_no_request(monkeypatch: pytest.Monk
     app.close()
 
 
+def test_metrics_in_the_log_that_cannot_be_written_break_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go to stdout, a line for each request."""
+    with closing(make(METRICS="emf")) as app:
+        monkeypatch.setattr("sys.stdout", FullDisk())
+        assert ask(app, "GET", "/v2")[0] == 200
+        assert not app._open
+
+
 def test_the_gates_refusal_is_the_requests_own_line(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
