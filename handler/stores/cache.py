@@ -63,10 +63,11 @@ class Cache:
         is_default: bool = False,
         trusted: Path | None = None,
     ) -> None:
-        self._root = root
+        self._root = self._named = root
         self._cap = cap
         self.is_shared = is_shared
         self._is_default = is_default
+        self._is_fresh = False
         self._trusted = trusted
 
     @classmethod
@@ -82,8 +83,9 @@ class Cache:
 
     def place(self, *names: str) -> "Place":
         """Returns the place of a version with these names. Raises ModelNotLoadable, OSError."""
-        if self._is_default:
-            self._root, self._is_default = private.default(self._root, self._trusted), False
+        if self._is_default or (self._is_fresh and self._root not in private.FRESH):
+            self._root, self._is_default = private.default(self._named, self._trusted), False
+            self._is_fresh = self._root in private.FRESH
         # The boot's id is in the name: no write is synchronised, so files from before a crash are not trusted.
         path = self._root / digest(_boot(), *names)
         try:
@@ -100,7 +102,7 @@ class Cache:
     def _check(self, path: Path) -> None:
         """Raises ModelNotLoadable if another user could change the content of a place."""
         try:
-            private.check(self._root, self._root.absolute() if self._root in private.FRESH else self._trusted)
+            private.check(self._root, self._root.absolute() if self._is_fresh else self._trusted)
             private.check_one(path)
         except NotPrivate as reason:
             raise untrusted(reason) from None

@@ -236,6 +236,17 @@ def test_a_temporary_folder_for_all_gets_a_new_folder(tmp_path: Path) -> None:
     assert first.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_new_folder_that_is_gone_is_followed_by_another(tmp_path: Path) -> None:
+    """The end of an application's lifespan removes it; the same application can start again, as in its tests."""
+    stored = Cache.of(Settings.from_env({"TMPDIR": str(made(tmp_path / "tmp", 0o777))}))
+    first = stored.place("m", "1").parts
+    assert stored.place("m", "1").parts == first
+    private.forget()
+    second = stored.place("m", "1").parts
+    assert second != first
+    assert second.parent.is_dir()
+
+
 @pytest.mark.parametrize("mode", [0o700, 0o777, 0o1777])
 def test_lambdas_own_folder_is_trusted(mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function is alone on its machine, whatever the mode of its /tmp; what lies below is checked."""
