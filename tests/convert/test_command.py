@@ -90,7 +90,7 @@ def test_what_is_converted_is_optimised_as_a_push_does_it(run: Any, tmp_path: Pa
         y = v1.reshape(x, [-1, 1]) + np.full((1, 300_000), 3, np.float32)
         return {"serving_default": signature({"x": x}, {"y": y})}
 
-    saved_models.build(tmp_path / "1", unfed)
+    saved_models.build(tmp_path / "1", make)
     code, out, err = run(tmp_path / "1", tmp_path / "models" / "large", "--optimize", "--quiet")
     assert (code, err, out.endswith("; served; optimised\n")) == (0, "", True), out
     made = tmp_path / "models" / "large" / "1"
