@@ -155,7 +155,7 @@ class TimedSocket(RawIOBase):
 
 
 class TimedResponse(HTTPResponse):
-    """An answer whose head has to be there `within` so many seconds. The deadline can be moved for what follows."""
+    """An answer whose head has `within` seconds to arrive. The deadline can be moved for what follows."""
 
     def __init__(self, its_socket: socket.socket, *, within: float, **options: Any) -> None:
         super().__init__(its_socket, **options)
