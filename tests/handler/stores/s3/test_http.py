@@ -202,7 +202,7 @@ def test_a_kept_connection_that_stalls_is_not_asked_again(
 
 def test_no_time_is_no_answer(stand_in: s3_stand_in.StandIn) -> None:
     """Without time, no request is sent and nothing more is read."""
-    stand_in.put("x", bytes(100_000))
+    stand_in.put("x", bytes(1_000_000))  # more than a reader has at once
     asked = bucket(stand_in.url)
     with pytest.raises(Broken, match="TimeoutError"):
         asked.get(X, 0)
