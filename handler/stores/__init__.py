@@ -30,6 +30,8 @@ REMOTE: Final = ("s3", "gs", "az", "https", "http")
 """The schemes of stores with an attribute `remote`: their place in the remote store."""
 VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"
 """The store that wraps any other one if DRAGOMAN_VERIFY is not off."""
+SMALL: Final = 16 * 1024 * 1024
+"""The most bytes of a file or a listing that is read into memory. A page of a thousand long keys has a quarter."""
 
 
 class File(NamedTuple):
@@ -110,7 +112,10 @@ class Store(Protocol):
         ...
 
     def read(self, model: str, path: str, progress: Progress | None = None, /) -> bytes | None:
-        """Returns the content of a small file, None if the file does not exist."""
+        """Returns the content of a small file, None if the file does not exist.
+
+        Raises ModelNotLoadable for a file of more than SMALL bytes.
+        """
         ...
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:

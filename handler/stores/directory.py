@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
-from core.errors import ModelUnavailable, is_harmless
+from core.errors import ModelNotLoadable, ModelUnavailable, is_harmless
 from handler.settings import Settings
-from handler.stores import File, Folder, Gone, paths, private
+from handler.stores import SMALL, File, Folder, Gone, paths, private
 from handler.stores.paths import expanded, path_of
 from handler.stores.progress import Progress
 
@@ -82,13 +82,17 @@ def settled(folder: Path) -> Sequence[File]:
 
 
 def content(file: Path, model: str, path: str) -> bytes | None:
-    """Returns a small file's content, None if it does not exist. Raises ModelUnavailable."""
+    """Returns a small file's content, None if it does not exist. Raises ModelUnavailable, ModelNotLoadable."""
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            found = opened.read(SMALL + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ModelUnavailable(f"{path} of model {model!r} cannot be read: {error.strerror}") from error
+    if len(found) > SMALL:
+        raise ModelNotLoadable(f"{path} of model {model!r} has more than {SMALL} bytes")
+    return found
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[File]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.cloud.providers import NO_CREDENTIALS, CloudPlace
-from handler.stores.transfer.answers import Broken, StoreRefused, in_words, is_transient
+from handler.stores.transfer.answers import Broken, StoreRefused, in_words, is_transient, unfit
 
 STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 CODE: Final = re.compile(r"<Code>\s*(\w{1,64})\s*</Code>")
@@ -105,6 +105,8 @@ def meaning(found: Broken | StoreRefused, place: CloudPlace, uri: str, permissio
 
 def of(found: Broken | StoreRefused, place: CloudPlace, uri: str, what: str = "") -> ServingError:
     """Returns the error for a client. `what`: the file that was being read, empty for a listing."""
+    if own := unfit(found.code, what):
+        return ModelNotLoadable(own)
     read, listed, _ = place.provider.permissions
     if found.status or found.code in place.provider.cures:
         passes = isinstance(found, Broken) and found.code not in place.provider.cures

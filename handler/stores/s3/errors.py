@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.s3.location import Location
-from handler.stores.transfer.answers import PACKED, UNTRUSTED, Broken, StoreRefused, in_words, packed
+from handler.stores.transfer.answers import UNTRUSTED, Broken, StoreRefused, in_words, unfit
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
@@ -56,8 +56,8 @@ def meaning(status: int, code: str, place: Location, uri: str, permission: str =
 
 def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "") -> ServingError:
     """Returns the error for a client. `what`: the file that was being read, empty for a listing."""
-    if reason.code == PACKED:
-        return ModelNotLoadable(packed(what))
+    if own := unfit(reason.code, what or "a page of the listing"):
+        return ModelNotLoadable(own)
     if reason.status:
         passes = isinstance(reason, Broken) and reason.code not in CURES
         return (ModelUnavailable if passes else ModelNotLoadable)(meaning(reason.status, reason.code, place, uri))

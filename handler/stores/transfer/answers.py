@@ -12,15 +12,13 @@ from io import BufferedReader, RawIOBase
 from typing import Any, Final, Protocol, Self
 
 from core.records import NamedTuple
-from handler.stores import checksums
+from handler.stores import SMALL, checksums
 from handler.stores.checksums import Checksum
 
 CHUNK: Final = 1024 * 1024
 """The most bytes that one read returns."""
-SMALL: Final = 16 * 1024 * 1024
-"""The most bytes of a body that is read into memory. A page of a thousand keys of the greatest length has a quarter."""
 TOO_LONG: Final = "TooLong"
-"""The code of our own refusal of a longer one."""
+"""The code of our own refusal of a body of more than SMALL bytes."""
 PACKED: Final = "ContentEncoding"
 """The code of our own refusal of a compressed object."""
 CODINGS: Final = {"gzip", "x-gzip", "deflate", "compress", "br", "zstd"}
@@ -45,9 +43,12 @@ def in_words(status: int, code: str) -> str:
     return str(status) if code == str(status) else f"{status} {code}"
 
 
-def packed(what: str) -> str:
-    """Returns the message for a file that is stored compressed."""
-    return f"{what} is stored with a Content-Encoding, and so in another form: upload it without one"
+def unfit(code: str, what: str) -> str:
+    """Returns the message of our own refusal of a file that the store has answered, empty for the store's codes."""
+    if code == TOO_LONG:
+        return f"{what} has more than {SMALL} bytes"
+    packed = f"{what} is stored with a Content-Encoding, and so in another form: upload it without one"
+    return packed if code == PACKED else ""
 
 
 class Broken(Exception):

@@ -21,9 +21,6 @@ from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous, proxy_of
 from handler.stores.transfer import retries
 from handler.stores.transfer.answers import (
-    PACKED,
-    SMALL,
-    TOO_LONG,
     UNTRUSTED,
     Answer,
     Broken,
@@ -31,7 +28,7 @@ from handler.stores.transfer.answers import (
     ObjectReader,
     ObjectRequest,
     StoreRefused,
-    packed,
+    unfit,
     whole,
 )
 from handler.stores.transfer.retries import Failed, OutOfTime
@@ -149,7 +146,7 @@ class WebClient:
                 "DRAGOMAN_REPOSITORY"
             )
         if isinstance(reason, StoreRefused):
-            own = {TOO_LONG: f"{what} has more than {SMALL} bytes", PACKED: packed(what)}.get(reason.code)
+            own = unfit(reason.code, what)
             text = f"{self.base}: {own}" if own else f"the server at {self.base} answered {reason.status} for {what}"
             return ModelNotLoadable(text)
         if reason.started:

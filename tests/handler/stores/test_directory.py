@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ModelUnavailable
+from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.settings import InvalidSettings, Settings
-from handler.stores import open_store, private
+from handler.stores import SMALL, open_store, private
 from handler.stores.directory import DirectoryStore, changed, empty, is_name
 
 
@@ -40,6 +40,18 @@ def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
     monkeypatch.setattr(os, "scandir", broken)
     with pytest.raises(ModelUnavailable, match="model 'm' cannot be listed: Input/output error"):
         store.files("m")
+
+
+def test_settings_that_are_too_long_are_named(tmp_path: Path) -> None:
+    """They are read into memory at each look, as those of a remote store are."""
+    store = DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}))
+    file = tmp_path / "m" / "model-settings.json"
+    file.parent.mkdir()
+    file.write_bytes(b" " * SMALL)
+    assert store.read("m", file.name) == b" " * SMALL
+    file.write_bytes(b" " * (SMALL + 1))
+    with pytest.raises(ModelNotLoadable, match="^model-settings.json of model 'm' has more than 16777216 bytes$"):
+        store.read("m", file.name)
 
 
 def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:

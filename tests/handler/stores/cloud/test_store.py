@@ -123,6 +123,14 @@ def test_a_fetch_that_runs_out_of_time_is_resumed_and_never_half_visible(
     assert 0 < progress.fetched < len(CONTENT)
 
 
+def test_a_file_that_is_too_long_is_named(store: CloudStore) -> None:
+    found = store.remote.failure(answers.StoreRefused(200, answers.TOO_LONG), "model-settings.json of model 'm'")
+    assert (type(found), found.message) == (
+        ModelNotLoadable,
+        "model-settings.json of model 'm' has more than 16777216 bytes",
+    )
+
+
 def test_another_content_than_the_publishers_is_refused(
     store: CloudStore, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:

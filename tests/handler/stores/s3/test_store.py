@@ -26,7 +26,7 @@ from handler.edge.runtime.carrier import LoopCarrier
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-from handler.stores import File, Forbidden
+from handler.stores import SMALL, File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3.client import Client
 from handler.stores.s3.location import locate
@@ -285,6 +285,12 @@ def test_an_object_that_is_stored_compressed_is_named(stand_in: s3_stand_in.Stan
         store.read("m", "model-settings.json")
     with pytest.raises(ModelNotLoadable, match="^1/model.onnx of model 'm' is stored with a Content-Encoding"):
         store.fetch("m", "1", files[:1], Progress())
+
+
+def test_settings_that_are_too_long_are_named(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    stand_in.put("p/m/model-settings.json", b" " * (SMALL + 1))
+    with pytest.raises(ModelNotLoadable, match="^model-settings.json of model 'm' has more than 16777216 bytes$"):
+        store_at(env, stand_in).read("m", "model-settings.json")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
 from handler.settings.hosts import Contract
-from handler.stores import open_store
+from handler.stores import SMALL, open_store
 from handler.stores.progress import Progress
 from handler.stores.transfer import retries
-from handler.stores.transfer.answers import SMALL
 from handler.stores.web import index
 from handler.stores.web.store import WebStore
 from tests.handler.commands.publish.conftest import adds, answer
