@@ -5,7 +5,7 @@ is shown.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -75,7 +75,7 @@ def _feature(binding: Binding, data: list[Any]) -> list[Any]:
 
 
 def v1_forms(spec: ModelSpec, name: str = DEFAULT) -> dict[str, dict[str, Any]]:
-    """Returns the bodies of V1 predict requests by their form: "rows", if the inputs have any, and "columns".
+    """Returns the bodies of V1 predict requests by their form: "rows", if inputs and outputs have any, and "columns".
 
     Inputs have the aliases of the signature.
     """
@@ -91,11 +91,17 @@ def v1_forms(spec: ModelSpec, name: str = DEFAULT) -> dict[str, dict[str, Any]]:
     columns = named or {name: nested(each["data"], each["shape"]) for name, each in tensors.items()}
     forms = {"columns": {"inputs": columns if len(columns) != 1 else next(iter(columns.values()))}}
     counts = {len(value) if isinstance(value, list) else 0 for value in columns.values()}
-    if len(counts) != 1 or counts == {0}:
+    outputs = (spec.outputs or ()) if signature is None else [each.spec for each in signature.outputs.values()]
+    if len(counts) != 1 or counts == {0} or not has_rows(outputs):
         return forms
     split = {alias: _rows(value, bound.get(alias)) for alias, value in columns.items()}
     rows = [dict(zip(split, row, strict=True)) for row in zip(*split.values(), strict=True)]
     return {"rows": {"instances": rows if len(split) != 1 else next(iter(split.values()))}, **forms}
+
+
+def has_rows(tensors: Iterable[TensorSpec]) -> bool:
+    """Decides whether none is a scalar, which has no rows."""
+    return all(each.shape != () for each in tensors)
 
 
 def _values(binding: Binding, tensor: Mapping[str, Any]) -> Any:

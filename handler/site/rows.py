@@ -13,7 +13,7 @@ from core.operations import ModelSpec
 from core.signature import DEFAULT, Binding, Method, Signature
 from core.tensor import is_column
 from handler.site.components import Schema, any_of, element, nested, other, record, rule, typed, written
-from handler.site.examples import MOST_ELEMENTS, MOST_SIGNATURES
+from handler.site.examples import MOST_ELEMENTS, MOST_SIGNATURES, has_rows
 
 NAMED: Final = "absent or empty: serving_default"
 EITHER: Final = {"oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}]}
@@ -100,8 +100,8 @@ def _request(name: str, signature: str, bound: Signature) -> Types:
     whole = any_of("columns; a list of objects is rows", other(columns.__name__), *bare, objects)
     members = {"signature_name": name_of, "instances": typed(rows), "inputs": typed(whole)}
     form: Schema = EITHER
-    if any(each.spec.shape == () for each in inputs.values()):
-        del members["instances"]  # a scalar has no rows
+    if not has_rows(each.spec for each in (*inputs.values(), *bound.outputs.values())):
+        del members["instances"]
         form = COLUMNS
     absent = [each for each in members if unnamed or each != "signature_name"]
     return [record(f"{name}_PredictRequest", members, absent, **rule(form)), row, columns]

@@ -16,12 +16,12 @@ from schemathesis.config import SchemathesisConfig
 
 from tests.protocols.openapi.test_answers import CONFIG
 from tests.support.openapi import ROOT, ask, serving
-from tests.support.zoo.models import identity
+from tests.support.zoo.models import identity, total
 
 SAMPLES = ("flowers", "half_plus_three", "iris", "numbers", "passengers", "species", "strings")
 MADE = {"matrix": ("FP64", [2, 3]), "flags": ("BOOL", [None, 2]), "scalar": ("INT8", []), "three": ("FP16", [3])}
 """Models of the tests' own: names with datatypes and shapes, of which most sizes are fixed."""
-MODELS = (*SAMPLES, *MADE)
+MODELS = (*SAMPLES, *MADE, "total")
 SIGNATURES = {
     "named": {"inputs": {"a b": "INPUT0"}, "outputs": {"c_bytes": "OUTPUT0"}},
     "coded": {"inputs": {"file": {"tensor": "INPUT0", "encoding": "bytes"}}, "outputs": {"y": "OUTPUT0"}},
@@ -52,6 +52,8 @@ for name, of in (MADE | SIGNED).items():
     (root / name / "1" / "model.onnx").write_bytes(identity(*of).SerializeToString())
 for name, signature in SIGNATURES.items():
     (root / name / "model-settings.json").write_text(json.dumps({"signatures": {"serving_default": signature}}))
+(root / "total" / "1").mkdir(parents=True)
+(root / "total" / "1" / "model.onnx").write_bytes(total().SerializeToString())
 (root / "several" / "model-settings.json").write_text(json.dumps({"signatures": SEVERAL}))
 AMOUNT = {"method": "regress", "inputs": {"n": "INPUT0"}, "outputs": {"outputs": "OUTPUT0"}}
 (root / "amount" / "model-settings.json").write_text(json.dumps({"signatures": {"amount": AMOUNT}}))
@@ -130,6 +132,7 @@ def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], g
       {"signature_name": "best/1", "examples": [{"f": [1, 2]}, {}]}, {"signature_name": "both", "examples": [{}]}]),
     ("amount:regress", [{"signature_name": "amount", "examples": [{"n": True}, {"n": [4]}]}],
      [{"signature_name": "amount", "examples": [{"n": 1.5}]}, {"signature_name": "amount", "examples": []}]),
+    ("total", [{"inputs": [1, 2]}, {"inputs": {"x": [1]}}], [{"instances": [1, 2]}, {"instances": [{"x": 1}]}]),
     ("iris:classify", [{"examples": [{"x": [1, 2, 3, 4]}]}], [{"examples": [{"x": 1}]}]),
 ])  # fmt: skip
 def test_rows_and_columns_are_described_as_they_are_taken(model: str, good: list[Any], bad: list[Any]) -> None:

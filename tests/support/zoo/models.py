@@ -112,6 +112,12 @@ def zero_dims() -> ModelProto:
     return graph("zero_dims", nodes, [("matrix", "FP32", [None, None])], outputs, {"axis": np.array([1])})
 
 
+def total() -> ModelProto:
+    """Sums x FP32 [-1] to sum FP32 []: an output without rows."""
+    node = helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0)
+    return graph("total", [node], [("x", "FP32", [None])], [("sum", "FP32", [])])
+
+
 def fails() -> ModelProto:
     """Gather from three numbers: an index out of range is valid V2 and fails while the model runs."""
     node = helper.make_node("Gather", ["table", "index"], ["value"])
