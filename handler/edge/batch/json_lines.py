@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from core.dialects.v1 import bulk
 from core.dialects.v2 import infer
+from core.encoding import jsonio
 from core.encoding.jsonio import NotJson
+from core.encoding.values import EXACT_IN_DOUBLE
 from core.errors import InvalidInput
 from core.operations import InferResult
 from core.wire import Call, HttpRequest
@@ -37,7 +39,7 @@ class JsonBlock:
             if is_request(first):
                 return self._request(first, terms)
             if ID in first and terms.has_ids:
-                self.ids = [value.pop(ID, None) if isinstance(value, dict) else None for value in values]
+                self.ids = [_id(*each) for each in zip(values, self.lines, strict=True)]
         return predictions(bulk.bind(values, terms.spec, terms.signature), self.ids, terms)
 
     def _request(self, document: dict[str, Any], terms: BatchTerms) -> RecordCall:
@@ -56,6 +58,13 @@ class JsonBlock:
             return [bytes(parts[0])[1:-1]]
 
         return RecordCall(asked, write)
+
+
+def _id(value: Any, line: bytes) -> Any:
+    """Removes a record's own id from its inputs, and returns it; None if it has none."""
+    own = value.pop(ID, None) if isinstance(value, dict) else None
+    is_rounded = type(own) is float and abs(own) >= EXACT_IN_DOUBLE
+    return jsonio.loads_exact(line)[ID] if is_rounded else own
 
 
 def is_request(value: dict[str, Any]) -> bool:

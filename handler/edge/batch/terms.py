@@ -95,5 +95,7 @@ def id_text(own: Any) -> bytes:
     try:
         return jsonio.dumps(own)
     except TypeError:
+        if isinstance(own, int):  # of more than 64 bits
+            return b"%d" % own
         text = own.decode(errors="backslashreplace") if isinstance(own, bytes) else str(own)
         return jsonio.dumps(text.encode(errors="backslashreplace").decode())

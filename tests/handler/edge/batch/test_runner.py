@@ -134,6 +134,13 @@ def test_a_failure_is_its_records_alone() -> None:
     assert [each.get("id") for each in found[-2:]] == [8, 9]
 
 
+def test_an_id_is_repeated_exactly() -> None:
+    """JSON's quick reader makes doubles of integers beyond 64 bits."""
+    own = [10**29 + 1, -(10**20 + 1), 2**64 - 1, 0.5, 1e300]
+    found = answers(Double(), [{"x": [1], "id": each} for each in own], [{"x": ["a"], "id": own[0]}])
+    assert [each["id"] for each in found] == [*own, own[0]]
+
+
 def test_a_failure_that_may_pass_ends_the_batch() -> None:
     """It can be resumed, and the records before it are there."""
     for block in ([[99], [1]], [[99], [1, 2]], [[99]]):
