@@ -18,6 +18,8 @@ PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
+UNPACED_KEY: Final = "dragoman.unpaced"
+"""The key of ASGI's scope for a function that ends the time limit of the request's body, where the server has one."""
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 """A header of streams. nginx, and ingresses that are made of it, would gather an answer before they pass it on."""
 TRAILERS: Final = "http.response.trailers"
@@ -48,6 +50,17 @@ def encoded_of(scope: Scope) -> str:
         return ""
     path, root = raw.decode("ascii", "replace"), scope.get("root_path", "")
     return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+def goes_both_ways(scope: Scope) -> bool:
+    """Decides whether the server passes parts of an answer on while the request goes on, as over HTTP/2."""
+    return TRAILERS in (scope.get("extensions") or ())
+
+
+def let_go(scope: Scope) -> None:
+    """Ends the time limit of the request's body: its client decides when it sends."""
+    if (ends := scope.get(UNPACED_KEY)) is not None:
+        ends()
 
 
 def length_in(headers: Headers, name: bytes) -> int:

@@ -6,6 +6,7 @@ The gRPC and Connect suites run over it, too: TEST_HTTP2=1, see CONTRIBUTING.md.
 import queue
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from core.schema import open_inference as oip
-from tests.support.connect_client import Caller
+from tests.support.connect_client import OIP, STREAM, WEB, Caller, envelope, judged, split
 from tests.support.http2 import DATA, END_STREAM, HEADERS, Http2, asking, frame
 from tests.support.raw import opened, talk
 from tests.support.remote import Remote, question, raw, tensors
@@ -111,6 +112,46 @@ def test_a_client_that_does_not_ask_for_trailers_has_them(server: Server) -> Non
         client.send(frame(DATA, 1, bytes(5), END_STREAM))
         heads = [client.of(1, HEADERS), client.of(1, HEADERS)]
     assert [head is not None and b"grpc-status\x010" in head.payload for head in heads] == [False, True]
+
+
+def streaming(kind: str, *headers: tuple[str, str]) -> bytes:
+    """Returns the head of a stream that goes on."""
+    return asking(1, "POST", f"/{OIP}/ModelStreamInfer", ("content-type", kind), *headers, ends=False)
+
+
+def asked(number: int, flags: int = 0) -> bytes:
+    """Returns a frame with one request of a stream."""
+    return frame(DATA, 1, envelope(question("half_plus_three", X, id=str(number)).SerializeToString()), flags)
+
+
+@pytest.mark.parametrize("kind", [STREAM, WEB])
+def test_a_stream_of_connect_goes_both_ways(server: Server, kind: str) -> None:
+    """The next request is sent when the last one is answered, also after more than PAUSE_TIMEOUT."""
+    with Http2(int(server.netloc.rpartition(":")[2])) as client:
+        client.send(streaming(kind))
+        for number in (1, 2):
+            client.send(asked(number))
+            answer = client.of(1, DATA)
+            assert answer is not None
+            ((_, message),) = split(answer.payload)
+            assert oip.ModelStreamInferResponse.FromString(message).infer_response.id == str(number)
+            time.sleep(1)
+        client.send(asked(3, END_STREAM))
+        rest = client.answer(1)[1]
+    assert len(judged(200, {"content-type": kind}, rest).messages) == 1
+
+
+@pytest.mark.parametrize("kind", [STREAM, WEB])
+def test_a_stream_of_connect_that_is_refused_ends(server: Server, kind: str) -> None:
+    """By its head, or by a message of it. The client could still send others."""
+    for sent in (
+        [streaming(kind, ("connect-content-encoding", "zz"), ("grpc-encoding", "zz"))],
+        [streaming(kind), frame(DATA, 1, b"\x07" + bytes(4))],
+    ):
+        with Http2(int(server.netloc.rpartition(":")[2])) as client:
+            client.send(*sent)
+            found = judged(200, {"content-type": kind}, client.answer(1)[1])
+        assert found.code == ("unimplemented" if len(sent) == 1 else "invalid_argument")
 
 
 def test_a_stream_that_is_refused_ends(remote: Remote) -> None:

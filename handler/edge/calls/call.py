@@ -67,6 +67,11 @@ class RemoteCall:
     def form(self) -> Form:
         return self._question.method.form
 
+    @property
+    def is_exchange(self) -> bool:
+        """Messages can be answered one by one. Base64 is decoded as a whole."""
+        return self.form is Form.EXCHANGE and not self._question.encoded
+
     async def body(self, headers: Headers, receive: Receive) -> Part | None:
         """Returns the whole body, without its base64; None if the client has left. Raises InvalidInput, ServerBusy."""
         options = self._options

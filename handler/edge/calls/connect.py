@@ -34,18 +34,19 @@ class Calls:
     async def serve(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
         """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
         kind = protocol.kind_of(visitor.headers)
-        has_trailers = exchange.TRAILERS in (scope.get("extensions") or ())
-        is_unread = not kind.native  # a call of gRPC may have no end
+        is_open = exchange.goes_both_ways(scope)
+        is_unread = kind.end is None or not (kind.native or is_open)  # a stream over HTTP/2 may have no end
         try:
-            call = self._call(scope, visitor, timing, is_possible=has_trailers or not kind.native)
-            if kind.native and call.form is Form.EXCHANGE:
+            call = self._call(scope, visitor, timing, is_possible=is_open or not kind.native)
+            if is_open and call.is_exchange:
+                exchange.let_go(scope)
                 await call.exchange(receive, send)
                 return
             is_unread = False
             body = await call.body(visitor.headers, receive)
         except ServingError as error:
             refused(error)
-            phrased = protocol.trailers_only if kind.native and not has_trailers else kind.refuse
+            phrased = protocol.trailers_only if kind.native and not is_open else kind.refuse
             response: HttpResponse | None = phrased(error, own_id())
             if is_unread:
                 await exchange.skip(visitor.headers, receive)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
-from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.exchange import UNPACED_KEY, Receive, Scope, Send
 from handler.edge.server.calls import is_call
 from handler.edge.server.limits import Limits
 from handler.edge.server.refusals import LATE
@@ -22,6 +22,7 @@ class Paced:
             await self._app(scope, receive, send)
             return
         body = _Body(receive, send, self._limits)
+        scope[UNPACED_KEY] = body.let_go
         await self._app(scope, body.receive, body.send)
         if body.is_late:
             await LATE(scope, receive, send)
@@ -36,7 +37,7 @@ class _Body:
         self._limits = limits
         self._seconds = limits.pause
         self._bytes = 0
-        self._has_ended = False
+        self._is_paced = True
         self._has_answer = False
         self._stopped = False
 
@@ -45,7 +46,7 @@ class _Body:
         return self._stopped and not self._has_answer
 
     async def receive(self) -> MutableMapping[str, Any]:
-        if self._has_ended:
+        if not self._is_paced:
             return await self._receive()
         begun = asyncio.get_running_loop().time()
         try:
@@ -55,8 +56,12 @@ class _Body:
             self._stopped = True
             message = {"type": "http.disconnect"}
         self._count(len(message.get("body", b"")), asyncio.get_running_loop().time() - begun)
-        self._has_ended = not message.get("more_body", False)
+        self._is_paced = message.get("more_body", False)
         return message
+
+    def let_go(self) -> None:
+        """Ends the limit, for a stream whose client decides when it sends."""
+        self._is_paced = False
 
     def _count(self, size: int, seconds: float) -> None:
         """Counts bytes, and the time that the application has waited for them."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from handler.edge.exchange import let_go
 from handler.edge.server import paced
 from handler.edge.server.limits import Limits
 
@@ -66,6 +67,18 @@ def test_a_body_that_drips_is_refused() -> None:
     enough = PART | {"body": b"x" * 204}
     assert asked(reads, *[PART] * 9, WHOLE, pause=0.04)[0][0] == ("http.response.start", 408)
     assert asked(reads, *[enough] * 9, WHOLE, pause=0.04) == (ANSWER, 10)
+
+
+def test_an_application_can_end_the_limit() -> None:
+    """A stream whose answers are read meanwhile has a client that decides when it sends."""
+
+    async def streams(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        let_go(scope)
+        await reads(scope, receive, send)
+
+    asked_for = {"type": "http", "path": METHOD, "headers": []}
+    assert asked(streams, *[PART] * 9, WHOLE, pause=0.04, scope=asked_for) == (ANSWER, 10)
 
 
 def test_a_call_of_grpc_may_pause() -> None:
