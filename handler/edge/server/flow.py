@@ -94,13 +94,19 @@ class JoinedWrites:
             self.flush()
 
     def flush(self) -> None:
-        """Sends what is kept, if the connection is still open."""
-        kept = self._kept
+        """Sends what is kept, if the connection is still open.
+
+        asyncio's `writelines` has defects in Python 3.12 and 3.13: it never ends with an empty piece, and 3.13.1 and
+        earlier do not pause a protocol whose client does not read (CVE-2024-12254).
+        """
+        kept, size = self._kept, self._size
         if not kept:
             return
         self._kept, self._size = [], 0
-        if not self.raw.is_closing():
-            self.raw.writelines(kept)
+        if self.raw.is_closing():
+            return
+        for piece in kept if size >= BODIES else (b"".join(kept),):
+            self.raw.write(piece)
 
     def get_write_buffer_size(self) -> int:
         return self._size + self.raw.get_write_buffer_size()
