@@ -34,6 +34,8 @@ CALLS: Final = 256
 """The most requests of one connection that are worked on. zttp lets half as many be open; others were reset."""
 LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
+LAST_STREAM: Final = 2 * 3072 - 1
+"""The stream with which a connection announces its end: zttp breaks off a connection at its 4097th request."""
 ANY_STREAM: Final = 2**31 - 1
 """The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
@@ -98,6 +100,8 @@ class BoundedHttp2(ZttpH2Protocol):
         self._begun = 0
         self._running = 0
         self._resumed = 0
+        self._is_announced = False
+        self._is_left = False
         self._credit = asyncio.Event()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -108,6 +112,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._close_if_left()
         if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
             self.transport.pause_reading()
             self.loop.call_soon(self._read_on)
@@ -121,7 +126,11 @@ class BoundedHttp2(ZttpH2Protocol):
         try:
             for event in super().events():
                 has_credit = has_credit or isinstance(event, CREDITS)
-                yield event
+                # It speaks of streams that the server would begin (RFC 9113 6.8): the client's own may follow it, and
+                # uvicorn would refuse them.
+                self._is_left = self._is_left or isinstance(event, zttp.GoAway)
+                if not isinstance(event, zttp.GoAway):
+                    yield event
         except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
             self.logger.debug("Invalid HTTP/2 received: %s", error)
             self.flush()
@@ -145,6 +154,8 @@ class BoundedHttp2(ZttpH2Protocol):
             cycle.message_event.set()
         flow = StreamFlow(self, cycle)
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
+        if event.stream_id >= LAST_STREAM and not self._is_announced:
+            self._announce()
 
     def _reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
         """Returns why a request gets a reset instead of an answer."""
@@ -174,6 +185,12 @@ class BoundedHttp2(ZttpH2Protocol):
         cycle = self.cycles.get(stream_id)
         if cycle is None or not cycle.response_complete or not waits(cycle):
             super().on_response_complete(stream_id)
+            self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        """Closes the connection of a client that has announced its end, once it has all answers."""
+        if self._is_left and not self.cycles:
+            self._close_connection()
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
         """Returns the refusal of a head."""
@@ -226,8 +243,13 @@ class BoundedHttp2(ZttpH2Protocol):
         self._close_connection()
 
     def shutdown(self) -> None:
-        """Announces that the connection ends after its requests, so that its client opens another one for new ones."""
+        """Ends the connection after its requests."""
         super().shutdown()
         if self.cycles and not self.transport.is_closing():
-            self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
-            self.flush()
+            self._announce()
+
+    def _announce(self) -> None:
+        """Announces that the connection ends, so that its client opens another one for new requests."""
+        self._is_announced = True
+        self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
+        self.flush()
