@@ -30,9 +30,8 @@ from core.operations import State
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
-from handler.edge.gate.gate import INVOKED
-from handler.edge.lambda_answers import LARGEST_RESPONSE, document_size, plain, timing_of
-from handler.edge.lambda_events import (
+from handler.edge.function.answers import LARGEST_RESPONSE, document_size, plain, timing_of
+from handler.edge.function.events import (
     INIT_SECONDS,
     Kind,
     UnsupportedEvent,
@@ -45,7 +44,8 @@ from handler.edge.lambda_events import (
     raw_path,
     scope_of,
 )
-from handler.edge.members import EventForm, form_of
+from handler.edge.function.members import EventForm, form_of
+from handler.edge.gate.gate import INVOKED
 from handler.edge.observe.invocations import Invocation
 from handler.edge.protocols import INTERNAL, refuse
 from handler.edge.runtime.http_event import (

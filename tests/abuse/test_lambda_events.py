@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from handler.aws import Function
-from handler.edge.lambda_events import UnsupportedEvent
+from handler.edge.function.events import UnsupportedEvent
 from tests.e2e.expected import EVENTS
 
 if TYPE_CHECKING:

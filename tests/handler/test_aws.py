@@ -1,4 +1,4 @@
-"""handler.aws and lambda_events: the events that platforms send; tests/e2e sends them through the real runtime."""
+"""handler.aws and function.events: the events that platforms send; tests/e2e sends them through the real runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from core.errors import InvalidInput
 from handler.aws import LARGEST_RESPONSE, Function
-from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.edge.function.events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 from tests.handler.calling import http, infer
 
@@ -219,7 +219,7 @@ def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remed
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runtime would otherwise end the instance."""
-    monkeypatch.setattr("handler.edge.lambda_answers.WORTH_MEASURING", 1000)
+    monkeypatch.setattr("handler.edge.function.answers.WORTH_MEASURING", 1000)
     assert function(infer(size=1000), None)["statusCode"] == 200
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5000)
     answer = function(infer(size=1000), None)

@@ -12,7 +12,7 @@ from core.wire import JSON
 from handler.commands.serve import events
 from handler.commands.serve.events import Came, Goes
 from handler.commands.serve.function import FunctionFailed, FunctionTimedOut, LambdaInstance
-from handler.edge.lambda_answers import LARGEST_RESPONSE
+from handler.edge.function.answers import LARGEST_RESPONSE
 
 log = logging.getLogger("dragoman.lambda")
 SECONDS: Final = 29.0

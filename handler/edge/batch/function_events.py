@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import ServingError, escaped
 from handler.edge.app import App
-from handler.edge.lambda_events import Kind, UnsupportedEvent, deadline_of, end_of, models_of, s3_objects
+from handler.edge.function.events import Kind, UnsupportedEvent, deadline_of, end_of, models_of, s3_objects
 from handler.lifecycle.single_flight import Background, settled
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from core.records import NamedTuple
 from handler.edge.app import App
 from handler.edge.batch.function_events import FunctionEvents
 from handler.edge.exchange import Receive, Scope, Send, gather
+from handler.edge.function.events import Kind, UnsupportedEvent, direct, kind_of
 from handler.edge.gate.gate import INVOKED
 from handler.edge.gate.origins import is_local
-from handler.edge.lambda_events import Kind, UnsupportedEvent, direct, kind_of
 from handler.edge.protocols import INTERNAL
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from mangum.handlers import ALB, HTTPGateway
 
 from core.deadline import Deadline
 from core.records import NamedTuple
-from handler.edge.lambda_events import GATEWAY_SECONDS, STREAM_SECONDS
+from handler.edge.function.events import GATEWAY_SECONDS, STREAM_SECONDS
 from handler.edge.observe.invocations import Invocation
 
 EVENT: Final = "dragoman"

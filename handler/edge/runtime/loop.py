@@ -114,7 +114,7 @@ class Poller:
     def take(self, body: bytes, context: EventContext) -> None:
         """Answers one event. Raises RuntimeApiError if the answer is not taken."""
         from core.errors import ServingError  # noqa: PLC0415 - the function has imported it, as the next ones
-        from handler.edge.lambda_events import UnsupportedEvent  # noqa: PLC0415 - the same
+        from handler.edge.function.events import UnsupportedEvent  # noqa: PLC0415 - the same
         from handler.edge.runtime.http_event import STREAMED  # noqa: PLC0415 - the same
         from handler.edge.runtime.stream import ResponseStream  # noqa: PLC0415 - the same
 

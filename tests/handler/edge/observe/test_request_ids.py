@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from handler.edge import rpc
-from handler.edge.lambda_events import scope_of
+from handler.edge.function.events import scope_of
 from handler.edge.observe.record import sent_in
 from tests.handler.calling import http
 from tests.handler.edge.calls.connect.client import TEXT, call, untext

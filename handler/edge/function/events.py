@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput, escaped, shown
-from handler.edge.members import EventForm, checked, form_of, id_of
+from handler.edge.function.members import EventForm, checked, form_of, id_of
 
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""

@@ -5,7 +5,7 @@ import json
 from typing import Any, Final
 
 from core.wire import HttpResponse
-from handler.edge.members import EventForm, form_of
+from handler.edge.function.members import EventForm, form_of
 
 LARGEST_RESPONSE: Final = 6_291_556
 """The most bytes of a function's JSON document. With one more, the runtime ends this instance."""
