@@ -29,8 +29,7 @@ from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository, wanted_of
 from handler.lifecycle.rollout import Rollout
 from handler.lifecycle.single_flight import Here, Load, SingleFlight
-from handler.lifecycle.traffic.series import PROCESS
-from handler.lifecycle.usage import Loaded
+from handler.lifecycle.usage import Loaded, series
 from handler.lifecycle.versions import ServedVersion
 from handler.plugins import distribution_version
 from handler.settings import Settings
@@ -83,7 +82,7 @@ class Registry:
         return ops.ServerInfo(self._settings.name, distribution_version(), self._settings.default_model)
 
     def series(self) -> Series:
-        return PROCESS.series()
+        return series()
 
     def ready(self, context: Context) -> ops.Readiness:
         if not self._online:

@@ -3,11 +3,12 @@
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from core.ports import Model
-from core.statistics import BatchCount, Count, Statistics
+from core.statistics import BatchCount, Count, Series, Statistics
 from handler.lifecycle.traffic.recent import AnswerCount, Lapse, Recent
 from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
@@ -23,6 +24,9 @@ PROBATION: Final = 8
 MOST_PROBATION: Final = 1 << 16
 """...by this many times as many runs each time, up to so many: on a machine that was busy once it takes a moment, and a
 model whose clients can make it slow stalls an event loop once in 65,536 requests."""
+MOST_ENDED: Final = 64
+"""So many inferences that have ended are counted together: alone, each takes three times as long, as its code is then
+not in the processor's cache."""
 TURNS: Final = itertools.count(1)
 """The order of uses: the model with the lowest number was used least recently."""
 
@@ -99,8 +103,9 @@ class Loaded:
     def record(self, durations: Sequence[int], size: int, protocol: str = "", *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
         ns = sum(durations)
-        self._traffic.record(durations, protocol, success=success)
-        PROCESS.record(ns, success=success)
+        _ENDED.append((self._traffic, time.monotonic(), durations, protocol, success))
+        if len(_ENDED) >= MOST_ENDED:
+            settle()
         self._pace.time(ns - durations[0], size, success=success, steady=self._steady)
 
     def asked(self, ns: int, kind: str, *, success: bool) -> None:
@@ -135,14 +140,15 @@ class Traffic:
         self._batches: dict[int, list[int]] = {}
         self._recent = Recent()
 
-    def record(self, durations: Sequence[int], protocol: str = "", *, success: bool) -> None:
+    def record(self, at: float, durations: Sequence[int], protocol: str = "", *, success: bool) -> None:
         """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding.
 
-        `protocol`: "" for a pipeline's step, which no client has asked for by itself.
+        `at`: when it ended, on time.monotonic(). `protocol`: "" for a pipeline's step, which no client has asked for.
         """
         ns = sum(durations)
+        PROCESS.record(ns, success=success, at=at)
         with self._lock:
-            self._recent.record(ns, protocol, success=success)
+            self._recent.record(ns, protocol, success=success, at=at)
             if not success:
                 self._failures += 1
                 self._failed_ns += ns
@@ -150,7 +156,7 @@ class Traffic:
             self._successes += 1
             for step, spent in enumerate(durations):
                 self._steps[step] += spent
-            self._last_ms = time.time_ns() // 1_000_000
+            self._last_ms = round((time.time() - (time.monotonic() - at)) * 1e3)
 
     def asked(self, ns: int, kind: str, *, success: bool) -> None:
         """Counts one question that is not an inference, which the statistics extension leaves out."""
@@ -172,11 +178,13 @@ class Traffic:
 
     def lately(self) -> tuple[Mapping[str, AnswerCount], Sequence[tuple[int, Lapse]]]:
         """Returns the counts by protocol, and the spans of the last minutes; see traffic.recent."""
+        settle()
         with self._lock:
             return self._recent.totals(), self._recent.spans()
 
     def statistics(self, name: str, version: str) -> Statistics:
         """Returns the present numbers."""
+        settle()
         with self._lock:
             success = Count(self._successes, sum(self._steps))
             queue, decoding, model, encoding = (Count(self._successes, ns) for ns in self._steps)
@@ -188,6 +196,25 @@ class Traffic:
             )
             steps = (success, fail, queue, decoding, model, encoding)
             return Statistics(name, version, self._successes, self._last_ms, *steps, runs, batches)
+
+
+Ended = tuple[Traffic, float, Sequence[int], str, bool]
+_ENDED: Final[deque[Ended]] = deque()
+_SETTLING: Final = threading.Lock()
+
+
+def settle() -> None:
+    """Counts the inferences that have ended. Who reads their numbers calls it first."""
+    with _SETTLING:
+        for _ in range(len(_ENDED)):  # only this thread takes from it
+            traffic, at, durations, protocol, success = _ENDED.popleft()
+            traffic.record(at, durations, protocol, success=success)
+
+
+def series() -> Series:
+    """Returns the inferences of this process in the last minutes."""
+    settle()
+    return PROCESS.series()
 
 
 class Pace:

@@ -105,10 +105,10 @@ class Recent:
         self._ring: list[Lapse | None] = []
         self._before: dict[str, Answers] = {}
 
-    def record(self, ns: int, protocol: str = "", *, success: bool) -> None:
-        """Counts one inference, which took `ns` nanoseconds in all."""
-        index = int(self._clock()) // SPAN
-        if self._index != index:
+    def record(self, ns: int, protocol: str = "", *, success: bool, at: float | None = None) -> None:
+        """Counts one inference, which took `ns` nanoseconds in all. `at`: the clock when it ended; now by default."""
+        index = int(self._clock() if at is None else at) // SPAN
+        if self._index < index:
             self._turn(index)
         answers = self._now.get(protocol)
         if answers is None:

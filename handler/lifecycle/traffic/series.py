@@ -52,13 +52,13 @@ class Monitor:
         self._seconds = [Tally(-1)] * (SECONDS + 1)
         self._rings = [(size, [Tally(-1) for _ in range(count + 1)]) for size, count in UNITS]
 
-    def record(self, ns: int, *, success: bool) -> None:
-        """Counts one inference, which took `ns` nanoseconds in all."""
-        step = step_of(ns)
+    def record(self, ns: int, *, success: bool, at: float | None = None) -> None:
+        """Counts one inference, which took `ns` nanoseconds in all. `at`: the clock when it ended; now by default."""
+        step, second = step_of(ns), int(self._clock() if at is None else at)
         with self._lock:
             now = self._now
-            if now.index != int(self._clock()):
-                now = self._turned()
+            if now.index < second:
+                now = self._turned(second)
             now.count += 1
             now.ns += ns
             now.most = max(now.most, ns)
@@ -69,7 +69,7 @@ class Monitor:
     def series(self) -> Series:
         """Returns the spans that have ended."""
         with self._lock:
-            second = self._turned().index
+            second = self._turned(int(self._clock())).index
             spans = [
                 _span(ring[index % len(ring)], index, size)
                 for size, ring in self._rings
@@ -80,10 +80,10 @@ class Monitor:
             times = sorted(self._last.times.items()) if self._last.index == second - 1 else []
         return Series(tuple(spans), tuple((time_of(step), count) for step, count in times))
 
-    def _turned(self) -> Tally:
-        """Returns the tally of this second. The caller holds the lock."""
-        second, ended = int(self._clock()), self._now
-        if ended.index == second:
+    def _turned(self, second: int) -> Tally:
+        """Returns the tally of a second, or of a later one that has begun. The caller holds the lock."""
+        ended = self._now
+        if ended.index >= second:
             return ended
         for size, ring in self._rings:
             index = ended.index // size

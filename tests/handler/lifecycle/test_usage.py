@@ -10,6 +10,8 @@ import pytest
 from core.operations import ModelRef, ModelSpec
 from core.statistics import BatchCount, Count, Statistics
 from handler.lifecycle.usage import (
+    _ENDED,
+    MOST_ENDED,
     MOST_PROBATION,
     MOST_QUICK_RUNS,
     PROBATION,
@@ -23,6 +25,22 @@ from handler.lifecycle.usage import (
 )
 from handler.stores import Folder
 from tests.handler.lifecycle.samples import PATIENT, M, add, get, record, registry, say
+
+
+def test_what_ended_is_counted_before_anybody_reads_it(root: Path) -> None:
+    """Inferences are counted many at a time: each reader sees all of them, with the times at which they ended."""
+    add(root, "m", "1")
+    models = registry(root)
+    get(models)
+    for count in range(1, 2 * MOST_ENDED + 2):
+        record(models, M, (1, 2, 3, 4), 9, success=True)
+        assert len(_ENDED) < MOST_ENDED
+        if count % MOST_ENDED == 1:
+            assert models.statistics(M, PATIENT)[0].inference_count == count
+            assert not _ENDED
+    record(models, M, (1, 2, 3, 4), 9, success=True)
+    models.series()
+    assert not _ENDED
 
 
 def test_numbers_are_kept_by_version(root: Path) -> None:
@@ -95,12 +113,12 @@ def test_a_version_that_was_never_asked_has_only_zeros() -> None:
 
 def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure counts its time, and none of the steps; the time of the last success stays."""
-    now = iter([5_000_000, 7_999_999])
-    monkeypatch.setattr("handler.lifecycle.usage.time", SimpleNamespace(time_ns=lambda: next(now)))
+    clocks = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 100.0)
+    monkeypatch.setattr("handler.lifecycle.usage.time", clocks)
     traffic = Traffic()
-    for durations in ((1, 2, 3, 4), (10, 20, 30, 40)):
-        traffic.record(durations, success=True)
-    traffic.record((5, 6), success=False)
+    for at, durations in ((99.005, (1, 2, 3, 4)), (99.007, (10, 20, 30, 40))):
+        traffic.record(at, durations, success=True)
+    traffic.record(99.009, (5, 6), success=False)
     steps = [Count(2, ns) for ns in (11, 22, 33, 44)]
     assert traffic.statistics("m", "3") == Statistics("m", "3", 2, 7, Count(2, 110), Count(1, 11), *steps, 2)
 
@@ -109,7 +127,7 @@ def test_a_batch_is_one_execution() -> None:
     """Its inferences count one by one, and its rows have an entry; a run without a number of rows has none."""
     traffic = Traffic()
     for shared in (False, True, True, True):
-        traffic.record((0, 0, 0, 0), success=True)
+        traffic.record(0, (0, 0, 0, 0), success=True)
         if shared:
             traffic.share()
     for rows in (8, 0, 8, 3):
@@ -125,7 +143,7 @@ def test_no_count_is_lost_between_threads() -> None:
     traffic = Traffic()
     with ThreadPoolExecutor(8) as crowd:
         for number in range(800):
-            crowd.submit(traffic.record, (1, 1, 1, 1), success=number % 4 > 0)
+            crowd.submit(traffic.record, 0, (1, 1, 1, 1), success=number % 4 > 0)
     found = traffic.statistics("m", "1")
     assert (found.inference_count, found.success, found.fail) == (600, Count(600, 2400), Count(200, 800))
 
