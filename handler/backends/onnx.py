@@ -1,8 +1,6 @@
 """ONNX models on ONNX Runtime."""
 
-import ctypes
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,12 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, BY_ONNX, BYTES, FP32, NDArray
+from core.dtype import BF16, BY_ONNX, BYTES, FP32
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
-from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
+from core.tensor import Tensor, TensorSpec, TextTensor
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, operators, signature
+from handler.backends.onnx_values import bits, fed, ort_value
 from handler.backends.reasons import for_log, is_about_numbers, is_about_shapes, one_line, reason, shapes
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
@@ -207,6 +206,8 @@ class OnnxModel:
         self._datatypes = {output.name: output.datatype for output in outputs}
         # numpy has no bfloat16: such tensors are passed as OrtValues, whose bits are read in place.
         self._bf16 = frozenset(output.name for output in outputs if output.datatype is BF16)
+        tensors = (*(spec.inputs or ()), *outputs)
+        self._is_plain = not classes and not any(each.datatype is BF16 or each.datatype is BYTES for each in tensors)
 
     def take(self, session: Any) -> None:
         """Answers from now on with another session of the same model. Inferences that run end with their own."""
@@ -215,11 +216,18 @@ class OnnxModel:
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _parameters: Mapping[str, Any]
     ) -> list[Tensor]:
-        run = self._run if self._bf16.isdisjoint(outputs) else self._run_values
-        arrays = run(outputs, inputs)
+        if self._is_plain:
+            feed = {name: tensor.array for name, tensor in inputs.items()}
+            arrays = self._ran(self._session.run, outputs, feed)
+        else:
+            run = self._run if self._bf16.isdisjoint(outputs) else self._run_values
+            arrays = run(outputs, inputs)
         if self.after_first:
             with suppress(IndexError):  # another thread has had its first inference, too
                 self.after_first.pop()()
+        if self._is_plain:
+            datatypes = self._datatypes
+            return [Tensor(name, datatypes[name], array) for name, array in zip(outputs, arrays, strict=True)]
         return [self._tensor(name, array) for name, array in zip(outputs, arrays, strict=True)]
 
     def _tensor(self, name: str, array: Any) -> Tensor:
@@ -231,7 +239,7 @@ class OnnxModel:
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         value_of = self._runtime.OrtValue
-        feed = {name: _value(t, value_of) if t.datatype is BF16 else _feed(t) for name, t in inputs.items()}
+        feed = {name: ort_value(t, value_of) if t.datatype is BF16 else fed(t) for name, t in inputs.items()}
         return self._ran(self._session.run, outputs, feed)
 
     def _run_values(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
@@ -240,11 +248,11 @@ class OnnxModel:
         if beside:
             both = f"{shown(min(self._bf16 & {*outputs}))} (BF16) in one run with {shown(min(beside))} (texts or maps)"
             raise ModelFailed(f"model {self.spec.name!r}: ONNX Runtime does not return output {both}")
-        feed = {name: _value(tensor, self._runtime.OrtValue) for name, tensor in inputs.items()}
+        feed = {name: ort_value(tensor, self._runtime.OrtValue) for name, tensor in inputs.items()}
 
         def arrays(*given: Any) -> list[Any]:
             made = zip(outputs, self._session.run_with_ort_values(*given), strict=True)
-            return [_bits(value) if name in self._bf16 else value.numpy() for name, value in made]
+            return [bits(value) if name in self._bf16 else value.numpy() for name, value in made]
 
         return self._ran(arrays, list(outputs), feed)
 
@@ -266,35 +274,3 @@ class OnnxModel:
         text, trace = for_log(error)
         log.error("model %s version %s failed: %s", self.spec.name, self.spec.version, text, exc_info=trace)
         return ModelFailed(f"model {self.spec.name!r} failed: {one_line(error)}")
-
-
-def _feed(tensor: Tensor) -> NDArray[Any]:
-    """Returns the array for ONNX Runtime. Strings are objects of `str`: the model would see the repr of `bytes`.
-
-    Raises InvalidInput for BYTES that are not UTF-8.
-    """
-    if tensor.datatype is not BYTES:
-        return tensor.array
-    if tensor.texts is not None:
-        return tensor.texts
-    try:
-        texts = objects(flat_texts(tensor))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"input {shown(tensor.name)} has the bytes {shown(error.object)}, which are not UTF-8: "
-            "ONNX Runtime's strings must be UTF-8"
-        ) from None
-    return texts.reshape(tensor.shape)
-
-
-def _value(tensor: Tensor, value_of: Any) -> Any:
-    """Returns numbers as an OrtValue."""
-    if tensor.datatype is not BF16:
-        return value_of.ortvalue_from_numpy(tensor.array)
-    array = tensor.array if tensor.array.flags.c_contiguous else tensor.array.copy()
-    return value_of.ortvalue_from_numpy_with_onnx_type(array, BF16.onnx)
-
-
-def _bits(value: Any) -> NDArray[Any]:
-    shape = tuple(value.shape())
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), 2 * math.prod(shape)), BF16.numpy).reshape(shape)

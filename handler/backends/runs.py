@@ -22,10 +22,10 @@ class Run:
     `on_large`: returns what ends a run whose outputs are too large to be written where it runs.
     """
 
-    __slots__ = ("_error", "_on_large", "_options", "ended")
+    __slots__ = ("_error", "_options", "ended", "on_large")
 
     def __init__(self, on_large: Callable[[], BaseException] | None = None) -> None:
-        self._on_large = on_large
+        self.on_large = on_large
         self._error: Callable[[], BaseException] | None = None
         self._options: Any = None
         self.ended = False
@@ -58,8 +58,11 @@ class Run:
 
     def weigh(self, outputs: Iterable[Any]) -> None:
         """Ends the run if its outputs are too large, and raises why."""
-        if self._on_large is not None and sum(getattr(output, "size", 0) for output in outputs) > LARGE:
-            self.end(self._on_large)
+        size = 0
+        for output in outputs:
+            size += getattr(output, "size", 0)
+        if size > LARGE and self.on_large is not None:
+            self.end(self.on_large)
             self.check()
 
 
@@ -90,19 +93,21 @@ def stoppable(call: Callable[[Any], Any], make: Callable[[], Any]) -> Any:
     run = current.run
     if run is None:
         return call(None)
-    options = current.options = current.options or make()
+    options = current.options or make()
+    current.options = None
     try:
         run.begin(options)
         outputs = call(options)
-        run.weigh(outputs)
+        if run.on_large is not None:
+            run.weigh(outputs)
     except Exception:
         run.check()
         raise
     else:
         return outputs
     finally:
-        if not run.finish():
-            current.options = None
+        if run.finish():
+            current.options = options
 
 
 class _Wait:

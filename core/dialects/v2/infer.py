@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from core.bounds import check_parts
 from core.dialects.v2.parameters import ALL_BINARY, REQUEST, What, classes_of, flag_of, for_model, of_member
-from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, DataType
 from core.encoding import jsonio
-from core.encoding.jsonio import NonFinite, numeric
+from core.encoding.jsonio import FEW_ELEMENTS, NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
@@ -178,9 +178,12 @@ def _outputs(members: Any) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]
 
 
 class _Phrasing:
-    """The form of one request's answer: the id to echo, and the outputs to send as binary."""
+    """The form of one request's answer: the id to echo, and the outputs to send as binary.
 
-    __slots__ = ("all_binary", "non_finite", "request_id", "types", "wishes")
+    `unproven`: few numbers are written before it is known that JSON has all of them. None: they are proved before.
+    """
+
+    __slots__ = ("all_binary", "non_finite", "request_id", "types", "unproven", "wishes")
 
     def __init__(
         self, request_id: str | None, wishes: Mapping[str, bool], *, all_binary: bool, non_finite: NonFinite | None
@@ -190,8 +193,16 @@ class _Phrasing:
         self.wishes = wishes
         self.non_finite = non_finite
         self.types: ContentTypes | None = None
+        self.unproven: bool | None = False
 
     def phrase(self, result: InferResult) -> HttpResponse:
+        answer = self._written(result)
+        if self.unproven and b"null" in answer.parts[0]:  # the writer's word for NaN, or a text that has it
+            self.unproven = None
+            answer = self._written(result)
+        return answer
+
+    def _written(self, result: InferResult) -> HttpResponse:
         parts: list[Part] = []
         outputs = [self._output(tensor, parts) for tensor in result.outputs]
         answer: dict[str, Any] = {"model_name": result.model_name, "model_version": result.model_version}
@@ -222,10 +233,14 @@ class _Phrasing:
         return head
 
     def _data(self, tensor: Tensor) -> Any:
-        if tensor.datatype is BF16:
+        datatype = tensor.datatype
+        if (datatype is FP32 or datatype is FP64) and self.unproven is not None and tensor.array.size <= FEW_ELEMENTS:
+            self.unproven = True
+            return tensor.array.ravel()
+        if datatype is BF16:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
-        if tensor.datatype is not BYTES:
+        if datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
             return flat_texts(tensor)
