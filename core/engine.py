@@ -36,10 +36,18 @@ def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Model
     if meaning is not None:
         return finish(reply(meaning(operation, models, context)), operation, None, lazy=False)
     question: Any = operation  # a question, which names its model
-    with (use := models.use(question.ref, context)) as model:
+    decode = question.decode if type(operation) is ops.Deferred else lambda _: (operation, reply)
+    return answer_with(models.use(question.ref, context), decode, finish, context)
+
+
+def answer_with(use: Use, decode: Callable[[ops.ModelSpec], Any], finish: Finish, context: Context) -> Any:
+    """Returns the answer of a version to a question, and ends its use. Raises ServingError.
+
+    `decode`: returns the question and its reply, by the spec of the very version that answers.
+    """
+    with use as model:
         context.using(use)
-        if type(operation) is ops.Deferred:  # decoded with the spec of the very version that answers
-            operation, reply = operation.decode(model.spec)
+        operation, reply = decode(model.spec)
         return COUNTED[type(operation)](operation, reply, finish, use, context)
 
 

@@ -3,28 +3,15 @@
 Requests that no protocol knows go to the site, which is imported then and not before.
 """
 
-import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
-from core.errors import ModelFailed, ServingError, shown
 from core.wire import (
     REQUEST_ID,
-    Call,
-    Dialect,
-    HttpError,
-    HttpRequest,
-    HttpResponse,
-    HttpStream,
-    Options,
-    Route,
-    RouteNotFound,
 )
 from handler.edge import exchange
 from handler.edge.dispatch.inline import Inline
@@ -32,12 +19,12 @@ from handler.edge.elsewhere import Elsewhere
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
-from handler.edge.jobs import HttpCodec, Job, ServedModels
-from handler.edge.leaving import Leaving
+from handler.edge.jobs import ServedModels
 from handler.edge.observe.kinds import observer_of
-from handler.edge.observe.observer import FAILED
-from handler.edge.observe.record import RECORD, Record, cut_off, own_id, refused
-from handler.edge.protocols import INTERNAL, Destination, Routes, phrased, refuse
+from handler.edge.observe.record import RECORD, Record
+from handler.edge.ongoing import Ongoing
+from handler.edge.protocols import Destination
+from handler.edge.rest import Rest, Tools
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -76,31 +63,20 @@ class App:
         self.flight = NO_LIMIT if inline else flight_of(settings)
         self.gate = AccessGate(settings, self.registry if shared is None else shared(self.registry))
         self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
-        self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
-        self._routes = Routes(settings.contract)
         self._connect: Any = None
-        self._open: set[Record] = set()
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
         self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline or freezes)
+        self._ongoing = Ongoing(self.observer)
+        tools = Tools(self.dispatcher, self.observer, self._ongoing, self.clock, self.flight, self.compress_from)
+        self.rest = Rest(settings, self.registry, self.gate, tools)
+        self.whole_requests = self.rest if self.observer.is_plain else None
         self._elsewhere = Elsewhere(settings, self.registry, self.observer, self.dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             record = self.observer.begin(scope, send)
-            self._open.add(record)
-            try:
-                await self.gate.serve(self._http, scope, receive, record.send)
-            except asyncio.CancelledError:  # a server that ends waits for requests only so long
-                refusal = refuse(cut_off(), scope)
-                if not record.status:
-                    await exchange.answer(refusal, scope["method"], record.send)
-            except Exception:
-                record.status = record.status or FAILED
-                raise
-            finally:
-                self.observer.end(record)
-                self._open.discard(record)
+            await self._ongoing.recorded(record, scope, self.serve(scope, receive, record.send))
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
@@ -121,17 +97,10 @@ class App:
         self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._last()
+        await self._ongoing.ended()
         self.observer.close()
         private.forget()
         await send({"type": "lifespan.shutdown.complete"})
-
-    async def _last(self) -> None:
-        """Waits until the requests that the server has cancelled have their answers: it ends with the lifespan."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SECONDS):
-                while self._open:  # noqa: ASYNC110 - an event would cost each request
-                    await asyncio.sleep(LAST_SECONDS / 100)
 
     def start(self, deadline: Deadline = NEVER) -> None:
         """Begins to load the models that the settings name; the server listens meanwhile."""
@@ -151,7 +120,7 @@ class App:
         self.registry.close()
 
     def _http(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        record, destination = RECORD.get(), self._routes.destination(scope)
+        record, destination = RECORD.get(), self.rest.routes.destination(scope)
         record.timing = Timing(scope.get(SCOPE_KEY, NEVER))
         sent = visitor.headers.get(REQUEST_ID)
         if sent is not None:
@@ -159,7 +128,7 @@ class App:
         if destination.dialect is None:
             return self._unowned(destination, visitor, receive, send, record)
         record.protocol = destination.dialect.name
-        return self._protocol(destination, destination.dialect, visitor, receive, send)
+        return self.rest.serve(destination, destination.dialect, visitor, receive, send)
 
     async def _unowned(
         self, destination: Destination, visitor: Visitor, receive: Receive, send: Send, record: Record
@@ -168,9 +137,9 @@ class App:
         scope, timing, path = visitor.scope, record.timing, destination.path
         calls = self._calls() if destination.is_rpc else None
         may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
-        if may_be_a_models and await self._custom(path, visitor, timing.deadline):
+        if may_be_a_models and await self.rest.custom(path, visitor, timing.deadline):
             record.protocol = "custom"
-            await self._protocol(destination, DIALECTS[0], visitor, receive, send)
+            await self.rest.serve(destination, DIALECTS[0], visitor, receive, send)
         elif calls is not None:
             await calls.serve(scope, receive, send, visitor, timing)
         else:
@@ -190,72 +159,6 @@ class App:
             self._connect = Calls(CallTools(self.dispatcher, self.clock), options)
         return self._connect
 
-    async def _protocol(
-        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
-    ) -> None:
-        """Answers a request in the words of a protocol, unless its client leaves."""
-        scope, record = visitor.scope, RECORD.get()
-        method, timing = scope["method"], record.timing
-        answer: HttpResponse | HttpStream | None = None
-        try:
-            route, values = destination.route, destination.values
-            if route is None:
-                route, values = await self._find(destination, dialect, visitor, timing.deadline)
-            record.right = route.right
-            models, headers = visitor.models(route.right, values.get("model")), visitor.headers
-            tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length else 0
-            body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors, self.flight)
-            if body is None:
-                return
-            timing.came = time.perf_counter_ns()
-            record.received = len(body)
-            timing.protocol = record.protocol
-            request = HttpRequest(
-                method, destination.path, headers, body, self._options, scope.get("query_string", b""), record.own_id
-            )
-            least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
-            codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
-            job = Job(codec, models, timing)
-            answer = self.dispatcher.at_once(job, route.waits)
-            if answer is None:
-                with Leaving(receive) as leaving:
-                    answer = await self.dispatcher.answer(job, route.waits, timing.deadline, leaving)
-        except ServingError as error:
-            answer = _refusal(dialect, error, method, destination.path)
-        except Exception:
-            log.exception("%s %s failed", method, shown(destination.path))
-            answer = _refusal(dialect, ModelFailed(INTERNAL), method, destination.path)
-        if isinstance(answer, HttpStream):
-            await self._send_stream(answer, receive, send, timing)
-        elif answer is not None:
-            await exchange.answer(answer, method, send, self.clock.headers(timing), self.flight)
-
-    async def _find(
-        self, destination: Destination, dialect: Dialect, visitor: Visitor, deadline: Deadline
-    ) -> tuple[Route, Mapping[str, str]]:
-        """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
-        try:
-            return self._routes.find(destination.path, dialect, visitor.scope)
-        except HttpError as error:
-            visitor.recognise()
-            models = await self._custom(destination.path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
-            if not models:
-                raise
-            from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
-
-            return custom.route(visitor.scope["method"], destination.path, models), {}
-
-    async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
-        """Returns the models that answer whole requests on the path, each with its methods.
-
-        The caller may use each of them. The question may cost a look at the store, but an unknown caller's costs none.
-        """
-        caller = visitor.identity
-        if not self.settings.allow_code or caller is None:
-            return {}
-        found = await self.dispatcher.aside(self.registry.custom, path, deadline)
-        return found if caller.models is None else {name: found[name] for name in found if caller.may_use(name)}
-
     def _timed(self, send: Send, timing: Timing, method: str) -> Send:
         """Wraps `send` for the responses that the site sends itself: Server-Timing, and no body in answers to HEAD."""
 
@@ -272,23 +175,6 @@ class App:
         """Goes on from a snapshot of this process, elsewhere and later."""
         self.clock.start = RESTORED
         self.registry.restored(deadline)
-
-    async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
-        headers = [*stream.headers, exchange.UNBUFFERED, *self.clock.headers(timing)]
-        await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        with Leaving(receive) as leaving:
-            leaving.begin(0)
-            async with aclosing(self.dispatcher.each(stream.chunks, timing)) as chunks:
-                async for chunk in chunks:
-                    await exchange.proceed(chunk, send, self.flight)
-        if leaving.left:
-            return
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _refusal(dialect: Dialect, error: ServingError, method: str, path: str) -> HttpResponse:
-    refused(error)
-    return phrased(dialect, error, method, path, own_id())
 
 
 def _threads(settings: Settings) -> "Threads":

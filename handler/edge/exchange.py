@@ -1,19 +1,21 @@
 """One HTTP exchange in ASGI's messages: the path and the body of a request, and an answer with a length."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from typing import Any, Final
 
-from core.errors import TooLarge
+from core.errors import TooLarge, shown
 from core.wire import Header, HttpResponse, Part
 from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = Mapping[bytes, bytes]
+Headers = MutableMapping[bytes, bytes]
 SAFE: Final = ("GET", "HEAD")
 ALIGNMENT: Final = 16
+REMEMBERED_LINES: Final = 64
 PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
@@ -61,6 +63,15 @@ def let_go(scope: Scope) -> None:
     """Ends the time limit of the request's body: its client decides when it sends."""
     if (ends := scope.get(UNPACED_KEY)) is not None:
         ends()
+
+
+@lru_cache(REMEMBERED_LINES)
+def lines_of(headers: tuple[Header, ...]) -> bytes:
+    """Returns headers as lines of HTTP/1.1. Raises ValueError for one that would be more than its line."""
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if not lines.count(b"\r") == lines.count(b"\n") == len(headers) or b"\0" in lines:
+        raise ValueError(f"a header has an end of a line: {shown(headers)}")
+    return lines
 
 
 def length_in(headers: Headers, name: bytes) -> int:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from core import engine
@@ -107,30 +106,38 @@ class Job(Generic[T]):
         ref = self.codec.known()
         return None if ref is None else self.models.spec(ref)
 
-    def run(self, meaning: Callable[..., Any] = engine.answer) -> T:
+    def run(self) -> T:
         """Returns the answer. Raises ServingError, Pending, Misplaced."""
-        self.timing.begun = time.perf_counter_ns()
-        ref = self.codec.named()
-        operation, reply = self._read() if ref is None else (Deferred(ref, partial(self._bound, ref)), _never)
-        answer: T = meaning(operation, reply, self.codec.finish, self.models, self.timing)
+        codec, timing = self.codec, self.timing
+        timing.begun = time.perf_counter_ns()
+        ref = codec.named()
+        answer: T
+        if ref is not None:
+            answer = engine.answer_with(self.models.use(ref, timing), self._bound, codec.finish, timing)
+        else:
+            answer = engine.answer(*self._read(), codec.finish, self.models, timing)
         return answer
 
     def steps(self) -> Generator["Prepared | None", "Ran", T]:
         """Returns what `run` does, with a halt before the model runs; see core.batches.steps."""
         from core import batches  # noqa: PLC0415 - for models whose requests run together
 
-        return cast("Generator[Prepared | None, Ran, T]", self.run(batches.steps))
+        self.timing.begun = time.perf_counter_ns()
+        ref = self.codec.named()
+        operation, reply = self._read() if ref is None else (Deferred(ref, self._bound), _never)
+        return batches.steps(operation, reply, self.codec.finish, self.models, self.timing)
 
     def _read(self) -> Decoded:
         decoded = self.codec.read()
         self.timing.size = self.codec.size  # reading may inflate the body
         return decoded
 
-    def _bound(self, ref: ModelRef, spec: ModelSpec) -> Any:
-        operation: Any  # a question, which names its model
+    def _bound(self, spec: ModelSpec) -> Any:
+        """Returns the question that names the model of the spec, and its reply."""
+        operation: Any
         operation, reply = self.codec.read(spec)
         self.timing.size = self.codec.size  # as above
-        if operation.ref != ref:
+        if operation.ref != self.codec.named():
             raise InvalidInput("the request names its model in an unusual way: name it once, before the tensors")
         return operation.decode(spec) if type(operation) is Deferred else (operation, reply)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Final
 
 from core.dialects import DIALECTS
@@ -52,17 +51,25 @@ def phrased(dialect: Dialect, error: ServingError, method: str, path: str, own_i
     return refusal._replace(parts=(b"%b,%b" % (b"".join(refusal.parts)[:-1], member[1:]),))
 
 
+class RouteMatch(NamedTuple):
+    """The route of a request. `path`: below the application's mount. `values`: of the route's {placeholders}."""
+
+    path: str
+    dialect: Dialect
+    route: Route
+    values: Mapping[str, str]
+
+
 class Destination(NamedTuple):
     """Where a request goes. `path`: below the application's mount. `is_rpc`: it is /package.Service/Method.
 
-    `dialect`: the protocol that owns the path, None if none does. `route`, `values`: of a path that is remembered.
+    `dialect`: the protocol that owns the path, None if none does. `match`: of a path that is remembered.
     """
 
     path: str
     is_rpc: bool
     dialect: Dialect | None
-    route: Route | None = None
-    values: Mapping[str, str] = MappingProxyType({})
+    match: RouteMatch | None = None
 
 
 class Routes:
@@ -84,20 +91,20 @@ class Routes:
         owners = () if is_rpc else self._dialects
         return Destination(path, is_rpc, next((dialect for dialect in owners if dialect.owns(path)), None))
 
-    def find(self, path: str, dialect: Dialect, scope: Scope) -> tuple[Route, Mapping[str, str]]:
-        """Returns the dialect's route for a path, with its values. Raises RouteNotFound, MethodNotAllowed."""
+    def find(self, path: str, dialect: Dialect, scope: Scope) -> RouteMatch:
+        """Returns the dialect's route for a path. Raises RouteNotFound, MethodNotAllowed."""
         router = self._routers.get(dialect.prefix)
         if router is None:
             router = self._routers[dialect.prefix] = Router(dialect)
         method, encoded = scope["method"], encoded_of(scope)
         if encoded:
             with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths
-                return router.find_encoded(method, encoded)
-        route, values = router.find(method, path)
+                return RouteMatch(path, dialect, *router.find_encoded(method, encoded))
+        match = RouteMatch(path, dialect, *router.find(method, path))
         if len(self._known) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
-            known = Destination(path, is_rpc=False, dialect=dialect, route=route, values=values)
+            known = Destination(path, is_rpc=False, dialect=dialect, match=match)
             self._known[method, scope["path"], scope.get("root_path", "")] = known
-        return route, values
+        return match
 
 
 def _asks_for_page(scope: Scope) -> bool:

@@ -220,6 +220,7 @@ class Beside:
     def __init__(self, app: App, address: str) -> None:
         self._app = app
         self._address = address
+        self.whole_requests = getattr(app, "whole_requests", None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":

@@ -29,44 +29,27 @@ class Timing:
     model's lane, and may not use one. `steps`: of a pipeline's inference, each with its time. `protocol`: the
     request's, as its record names it, or the kind of a question `apart`, which is not an inference. `spent`: on a
     stream so far. `broken`: fault and text of the error that ended its stream.
+    Defaults are in the class, where they cost nothing.
     """
 
-    __slots__ = (
-        "apart",
-        "begun",
-        "broken",
-        "came",
-        "cold",
-        "deadline",
-        "durations",
-        "ended",
-        "is_misplaced",
-        "load",
-        "protocol",
-        "size",
-        "spent",
-        "steps",
-        "use",
-        "wait",
-    )
+    begun = 0
+    wait = 0
+    load = 0
+    cold = False
+    durations: tuple[int, int, int, int] | None = None
+    size = 0
+    protocol = ""
+    apart = False
+    spent = 0
+    steps: "Sequence[tuple[bytes, int]]" = ()
+    use: Any = None
+    is_misplaced = False
+    ended = False
+    broken: tuple[str, str] | None = None
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         self.deadline = deadline
         self.came = time.perf_counter_ns()
-        self.begun = 0
-        self.wait = 0
-        self.load = 0
-        self.cold = False
-        self.durations: tuple[int, int, int, int] | None = None
-        self.size = 0
-        self.protocol = ""
-        self.apart = False
-        self.spent = 0
-        self.steps: Sequence[tuple[bytes, int]] = ()
-        self.use: Any = None
-        self.is_misplaced = False
-        self.ended = False
-        self.broken: tuple[str, str] | None = None
 
     def using(self, use: Any) -> None:
         self.use = use
@@ -174,6 +157,12 @@ class Clock:
     def __init__(self, *, on: bool) -> None:
         self.start = COLD
         self._on = on
+
+    def line(self, timing: Timing) -> bytes:
+        """Returns the header as a line."""
+        if not self._on:
+            return b""
+        return b"server-timing: %b\r\n" % self.headers(timing)[0][1]
 
     def headers(self, timing: Timing) -> tuple[Header, ...]:
         """Returns the header; none where DRAGOMAN_SERVER_TIMING is off."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -39,6 +40,47 @@ async def application(scope: Any, receive: Callable[[], Any], send: Callable[[An
     await send({"type": "http.response.body", "body": b"" if path == "/stream" else body})
 
 
+class Whole:
+    """The same application, which answers requests for / at once. `heads`, `answers`: how often it was asked for each.
+
+    A body that begins with "later" has to come by ASGI; with "sent", an application of its own sends the answer.
+    """
+
+    def __init__(self) -> None:
+        self.heads = self.answers = 0
+        self.whole_requests = self
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        await application(scope, receive, send)
+
+    def head(self, scope: Any) -> Any:
+        """Returns the head of a request."""
+        self.heads += 1
+        return SimpleNamespace(headers=dict(scope["headers"]), scope=scope) if scope["path"] == "/" else None
+
+    def answer(self, head: Any, body: bytes, write: Callable[[int, bytes, Sequence[bytes]], None]) -> Any:
+        """Answers with the body."""
+        if body.startswith(b"later"):
+            return False
+        if body.startswith(b"sent"):
+            return sending
+        self.answers += 1
+        values = b"|".join(value for name, value in head.scope["headers"] if name == b"a")
+        lines = b"x-headers: %d\r\nx-values: |%b|\r\n" % (len(head.scope["headers"]), values)
+        write(
+            200, b"%bcontent-length: %d\r\n\r\n" % (lines, len(body)), () if head.scope["method"] == "HEAD" else (body,)
+        )
+        return True
+
+
+async def sending(_scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    """Sends an answer that was made before the request began."""
+    body = b"made:" + (await read(receive) or b"")
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def read(receive: Callable[[], Any]) -> bytes | None:
     """Returns the body; None if the client has left."""
     body, more = b"", True
@@ -52,13 +94,13 @@ async def read(receive: Callable[[], Any]) -> bytes | None:
 
 
 @contextmanager
-def serving(loop: str, limits: Limits, http: type[BoundedHttp] = BoundedHttp, idle: float = 5) -> Iterator[int]:
+def serving(
+    loop: str, limits: Limits, http: type[BoundedHttp] = BoundedHttp, idle: float = 5, app: Any = application
+) -> Iterator[int]:
     """Yields the port of a server with these limits. `idle`: seconds until it closes an idle connection."""
     port = free_port()
     bounded: Any = type("Http", (http,), {"bounds": limits})
-    config = uvicorn.Config(
-        application, port=port, http=bounded, loop=loop, lifespan="off", log_config=None, access_log=False
-    )
+    config = uvicorn.Config(app, port=port, http=bounded, loop=loop, lifespan="off", log_config=None, access_log=False)
     config.timeout_keep_alive = idle  # type: ignore[assignment] # for call_later, which takes fractions
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

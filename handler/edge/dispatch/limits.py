@@ -48,6 +48,7 @@ class Watchdog:
         self._hurried = _Guarded(Run(Hurried), lambda: self._until, Hurried)
         self._turn = 0
         self._closed = False
+        self._sleeps = True
         self._awake = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -66,7 +67,7 @@ class Watchdog:
     def _guard(self, call: Callable[[], T], guarded: _Guarded) -> T:
         self._turn += 1
         self._guarded = guarded
-        if not self._awake.is_set():
+        if self._sleeps:
             self._wake()
         CURRENT.run = guarded.run
         try:
@@ -79,6 +80,7 @@ class Watchdog:
         self._awake.set()
 
     def _wake(self) -> None:
+        self._sleeps = False
         self._awake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, name="dragoman-watchdog", daemon=True)
@@ -97,5 +99,6 @@ class Watchdog:
                 if guarded is not None and time.monotonic() > guarded.due():
                     guarded.run.end(guarded.late)
             self._awake.clear()
+            self._sleeps = True
             if self._turn != turn:  # work has begun since, and saw this thread awake
-                self._awake.set()
+                self._wake()

@@ -24,6 +24,7 @@ from handler.lifecycle.single_flight import Load, Pending
 from handler.settings import Settings
 
 T = TypeVar("T")
+MODEL, NOTHING = Waits.MODEL, Waits.NOTHING
 LOADERS: Final = 4
 """Models loaded at the same time; each load waits mostly for the network."""
 ASIDE: Final = 4
@@ -45,7 +46,7 @@ class Threads:
 
         None: it takes a thread, or its model is not there any more; `answer` begins anew.
         """
-        if self._is_short(job, waits):
+        if job.is_quick() if waits is MODEL else waits is NOTHING and not job.is_long():
             try:
                 return self._watchdog.hurry(job.run)
             except Hurried:

@@ -13,6 +13,7 @@ from core.errors import NotPermitted, ServingError, Unauthenticated, shown
 from core.wire import Header, Right, by_name
 from handler.edge.exchange import SAFE, Headers, Receive, Scope, Send
 from handler.edge.gate import origins
+from handler.edge.gate.caching import unstored
 from handler.edge.gate.credentials import API_KEY, AUTHORIZATION, credential, gateways_key, sole
 from handler.edge.gate.identity import GRANTS, Caller
 from handler.edge.gate.refusals import RefusalLog
@@ -30,7 +31,6 @@ MOST_DIGESTS: Final = 256
 """Valid credentials whose digests are remembered, by the whole header: a warm request is spared the hash. Whether the
 credential is still valid is decided for each request. Finding it leaks nothing: a dictionary compares hashes first, and
 those of bytes depend on a secret of the process."""
-CACHING: Final = b"cache-control"
 INVOKED: Final = "dragoman.invoked"
 """The member of ASGI's scope that marks a direct invocation of the function, which IAM has permitted."""
 FROM_ELSEWHERE: Final = (
@@ -133,12 +133,24 @@ class AccessGate:
         if self.sharing is not None:
             return self._shared(self.sharing, application, scope, receive, send)
         if self.is_closed and scope["method"] in SAFE:
-            send = _unstored(send)
+            send = unstored(send)
         headers = by_name(scope["headers"])
         identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
         if identity is not None:  # nearly always; a coroutine less
             return application(Visitor(self, scope, headers, identity, None), scope, receive, send)
         return self._passed(application, scope, receive, send)
+
+    def at_once(self, scope: Scope, headers: Headers, right: Right, model: str | None) -> ServedModels | None:
+        """Returns the models for a route, if the caller is known at once and permitted; None: `serve` has to decide."""
+        if self.sharing is not None or (self.is_closed and scope["method"] in SAFE):
+            return None
+        identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
+        if identity is None or right is Right.ADMIN or not (right is Right.OPEN or right in identity.rights):
+            return None
+        if identity.models is None and Right.READ in identity.rights:
+            return self.models
+        may = model is None or identity.may_use(model)
+        return SeenModels(self.models, identity, self.default_model) if may else None
 
     async def _passed(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
         await application(await self.enter(scope), scope, receive, send)
@@ -147,7 +159,7 @@ class AccessGate:
         self, sharing: origins.Sharing, application: Application, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Lets pages of other sites read the answer. Answers a browser's preflight itself."""
-        send = sharing.wrapped(scope, _unstored(send) if self.is_closed and scope["method"] in SAFE else send)
+        send = sharing.wrapped(scope, unstored(send) if self.is_closed and scope["method"] in SAFE else send)
         answer = sharing.preflight(scope)
         if answer is None:
             await self._passed(application, scope, receive, send)
@@ -274,19 +286,3 @@ class AccessGate:
         if not origins.is_local(scope):
             return REFUSED[FROM_ELSEWHERE]
         return REFUSED[OF_A_PAGE] if origins.is_rebound(scope) else LOCAL
-
-
-def _unstored(send: Send) -> Send:
-    """Wraps `send`: answers without Cache-Control get one that forbids caches to store them.
-
-    RFC 9111 3.5 forbids shared caches to store answers to Authorization. They do not know x-api-key.
-    """
-
-    async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            own = any(name == CACHING for name, _ in headers)
-            message["headers"] = headers if own else [*headers, (CACHING, b"no-store")]
-        await send(message)
-
-    return sending

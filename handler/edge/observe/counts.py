@@ -72,7 +72,9 @@ class Counts:
             tally = self.tallies[protocol, status] = AnswerTally()
         tally.received += received
         tally.sent += sent
-        tally.times.add(ns)
+        times = tally.times
+        times.steps[bisect_left(times.ends, ns)] += 1
+        times.ns += ns
 
     def refuse(self, protocol: str, fault: str) -> None:
         self.refusals[protocol, fault] = self.refusals.get((protocol, fault), 0) + 1

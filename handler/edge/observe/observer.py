@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from core.errors import ServingError
 from core.wire import Header, Right
@@ -44,6 +44,9 @@ def paths(settings: Settings) -> tuple[str, ...]:
 class Observer:
     """One application's. `counts`: of its requests. `gather`: has other processes write theirs before a scrape."""
 
+    is_plain: ClassVar = True
+    """Whether it sees the records of requests alone, and neither their messages nor their headers."""
+
     def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
         """`at_once`: nothing runs after a request, as on Lambda."""
         self.counts = Counts()
@@ -58,6 +61,7 @@ class Observer:
         self._stepped = not STEPPED.isdisjoint(settings.metrics)
         self._emf = "emf" in settings.metrics
         self._first = True
+        self._is_quiet = not (self._all or self._emf or self._stepped)
         self._since, self._refused = float("-inf"), 0
         self._shared: Shared | None = None
         self._is_alone = at_once or not settings.scraped
@@ -86,6 +90,8 @@ class Observer:
         if not status:
             status = record.status = CANCELLED if record.protocol == "grpc" else LEFT
         self.counts.answered(record.protocol, status, ns, record.received, record.sent)
+        if self._is_quiet and record.error is None and status not in GONE and _is_plain(record.timing):
+            return
         model, version = self._model(record, ns)
         error = record.error
         if error is not None or status in GONE:
@@ -235,3 +241,8 @@ class Observer:
         if self._lines is not None:
             self._lines.flush()
         self._share_now()
+
+
+def _is_plain(timing: Any) -> bool:
+    """Decides whether a request waited for no load, and its answer was not broken off."""
+    return timing is None or not (timing.cold or timing.broken)

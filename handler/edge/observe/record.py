@@ -79,6 +79,10 @@ class Record:
         """Lets go of the request's body and model."""
         self.codec = self.timing = None
 
+    def answers_by(self, send: Send) -> None:
+        """Sets how messages are sent, of a record that has begun without it."""
+        self._send = send
+
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
         """Passes a message of ASGI on."""
         if message["type"] == "http.response.start":

@@ -37,6 +37,8 @@ NOTHING: Final = Notes()
 class TappedObserver(Observer):
     """An application's, where a setting wants more than counts and lines."""
 
+    is_plain = False
+
     def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
         """Raises InvalidSettings: a setting, or one of OpenTelemetry's, is wrong, or a package is not installed."""
         super().__init__(settings, registry, queue, at_once=at_once)

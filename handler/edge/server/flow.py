@@ -93,6 +93,11 @@ class JoinedWrites:
         if self._size >= BODIES:
             self.flush()
 
+    def send(self, whole: bytes) -> None:
+        """Sends a whole answer, behind what is kept."""
+        self.flush()
+        self.raw.write(whole)
+
     def flush(self) -> None:
         """Sends what is kept, if the connection is still open.
 

@@ -94,7 +94,7 @@ class BoundedHttp2(ZttpH2Protocol):
         self.limits = limits
         self.seen: Stage | None = None
         self.since = 0.0
-        self._watch = watch_of(server_state, limits, loop)
+        self._watch = watch_of(server_state, limits, self.timeout_keep_alive, loop)
         self._paced = Paced(self.app, limits)
         self.app = self._serve
         self._begun = 0

@@ -2,31 +2,30 @@
 
 httptools joins the pieces of a header one by one, which takes quadratic time. uvicorn limits neither sizes nor times.
 This class counts the bytes of a head before the parser gets more of them. A request that comes in one piece costs a few
-comparisons. `watch.Watch` looks at the times.
+comparisons. `watch.Watch` looks at the times. A whole request that our application can answer at once gets its answer
+without a task, an event and the messages of ASGI: see `whole`.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from core.wire import Part, by_name
 from handler.edge.exchange import length_in
+from handler.edge.flight import SMALL
 from handler.edge.server import offers, refusals
 from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, JoinedWrites, Lingering, PacedFlow, add
 from handler.edge.server.heads import NOTED, HeadNotes
 from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
-from handler.edge.server.watch import Stage, watch_of
-
-BODY: Final = -1
-OVER: Final = -2
+from handler.edge.server.watch import watch_of
+from handler.edge.server.watched import BODY, OVER, WatchedHttp
 
 
-class BoundedHttp(HttpToolsProtocol):
+class BoundedHttp(WatchedHttp):
     """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read.
 
     `_left`: the bytes of a body that are still to come, if its length is known. The parser gets them as they come.
@@ -47,7 +46,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.head = self.received = 0
-        self.seen: Stage | None = None
+        self.seen = None
         self.since = 0.0
         self._fed = self._left = self._unread = self._resumed = 0
         self._notes = HeadNotes()
@@ -58,21 +57,28 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow: PacedFlow = PacedFlow(transport)
         self.transport = self.joined = JoinedWrites(transport, self.loop)  # type: ignore[assignment] # as far as used
-        watch = watch_of(self.server_state, self.limits, self.loop)
+        watch = watch_of(self.server_state, self.limits, self.timeout_keep_alive, self.loop)
         watch.begin()
         self.since = watch.now
         if len(self.connections) > self.limits.connections and not watch.make_room():
             self._end(refusals.CROWDED)
 
     def data_received(self, data: bytes) -> None:
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
         self.received += len(data)
+        self.had_turn = False
+        if not self.head and self._owes_nothing() and not self.flow.kept and self.answered_again(data):
+            return
         if len(data) <= (self._left or HEADS) and not self.pipeline and not self.flow.kept:  # nearly always
             self._parse(data)
         else:
             self.flow.keep(data)
             self._go_on()
+        if self.had_turn:
+            self.remember(data)
+
+    def _take_turn(self) -> None:
+        self.had_turn = False
+        self._go_on()
 
     def _go_on(self) -> None:
         """Parses the kept bytes, until enough requests wait for their answers."""
@@ -87,25 +93,37 @@ class BoundedHttp(HttpToolsProtocol):
             return
         size = len(data)
         self._fed = self.head + size
-        cycle = self.cycle
+        last = self.last
         self._feed(data)
-        if self.head or self.cycle is cycle or self.scope is not self.cycle.scope:
-            self._incomplete(cycle, size)
+        if self.head or self.last is last or self.scope is not self.last:
+            self._incomplete(last, size)
 
-    def _incomplete(self, cycle: Any, size: int) -> None:
-        """Continues where data ended within a request. `cycle`: the last request before these bytes arrived."""
+    def _incomplete(self, last: Any, size: int) -> None:
+        """Continues where data ended within a request. `last`: the scope of the last one before these bytes arrived."""
+        if self.pieces is not None and self._complete():
+            return
         if self.head == BODY:
             self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
             declared = length_in(by_name([*self.cycle.scope["headers"]]), b"content-length")
             self._left = max(0, declared - len(self.cycle.body))
         elif self.head == OVER:
             return
-        elif self.cycle is cycle:
+        elif self.last is last:
             self.head += size
             if self.head > self.limits.head:
                 self.refuse(refusals.too_long(self.url, self.limits.head))
         else:
             self.head = 1  # it began behind another request; its bytes count from the next piece on
+
+    def _complete(self) -> bool:
+        """Parses the rest of a body, if it has come, before its request begins. Returns whether that ended with it."""
+        length = length_in(by_name([*self.scope["headers"]]), b"content-length")
+        rest = length - sum(map(len, self.pieces or ()))
+        if 0 < rest <= len(self.flow.kept) and length < SMALL:
+            self._feed(self.flow.next(rest))
+            return self.head == 0
+        self.begin()
+        return False
 
     def _feed(self, data: Part) -> None:
         """Gives bytes to the parser. A request that offers another protocol is parsed again, without the offer."""
@@ -179,7 +197,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests
             self.url = b"/"  # perhaps the URL cannot be parsed
         try:
-            super().on_headers_complete()
+            self.begin()
         finally:
             self.app = app
         if version == "1.0":
@@ -191,7 +209,9 @@ class BoundedHttp(HttpToolsProtocol):
         return too_large or self._notes.refusal(version, upgrades=self.parser.should_upgrade())
 
     def on_body(self, body: bytes) -> None:
-        if not self.cycle.response_complete:
+        if self.pieces is not None:
+            self.pieces.append(body)
+        elif not self.cycle.response_complete:
             add(body, self.cycle, self.flow)
 
     def linger(self) -> None:
@@ -212,16 +232,23 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self.head = 0
         self._notes.reset()
+        if self.pieces is not None and self.answer():
+            return
         cycle = self.cycle  # as uvicorn's, except for upgrades
         if not (self._declined or cycle.response_complete):
             cycle.more_body = False
             cycle.message_event.set()
 
     def on_response_complete(self) -> None:
+        """Goes on with the next request. uvicorn also arms a timer for an idle connection, which `watch` looks at."""
         self.joined.flush()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         if self.flow.kept:
-            self.loop.call_soon(self._go_on)
+            self.loop.call_soon(self._take_turn)
         if self.head != BODY or self.pipeline:
             return
         if self.expect_100_continue and not self.cycle.body and not self.transport.is_closing():
@@ -231,69 +258,3 @@ class BoundedHttp(HttpToolsProtocol):
     def resume_writing(self) -> None:
         self._resumed += 1
         super().resume_writing()
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Ends the connection with a refusal, or, where answers to earlier requests are due, after the last of them."""
-        cycle, in_body = self.cycle, self.head == BODY
-        if self._owes_nothing():
-            self.leave() if in_body else self._end(refusal)
-        elif not in_body:
-            self.head = OVER
-            self.flow.pause_reading()
-            cycle.keep_alive = False
-        elif cycle.response_started or self.pipeline:
-            self.leave()
-        else:
-            cycle.disconnected = True
-            cycle.message_event.set()
-            self._end(refusal)
-
-    def _end(self, refusal: Refusal) -> None:
-        self.head = OVER
-        if not self.transport.is_closing():
-            self.transport.write(refusal.raw(self.server_state.default_headers))
-            self.transport.close()
-
-    def leave(self) -> None:
-        """Closes the connection without an answer."""
-        self.head = OVER
-        self.transport.close()
-
-    def is_idle(self) -> bool:
-        """Decides whether it was used, and has no request, nor a part of one, nor an answer that is being sent."""
-        last: Any = self.cycle  # None before the first request
-        answered = last is not None and last.response_complete
-        return answered and self.head == 0 and not self.transport.get_write_buffer_size()
-
-    def _owes_nothing(self) -> bool:
-        """Decides whether every request has its answer."""
-        last: Any = self.cycle  # None before the first request
-        return last is None or last.response_complete
-
-    def stage(self) -> Stage | None:
-        """Returns where the connection is, if it is the client that has to go on."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent:
-            return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
-        if self.head == BODY:
-            return self._stage_of_body()
-        if self.head == OVER or not self._owes_nothing():
-            return None
-        if self.head or self.cycle is None:
-            return Stage("head", id(self.cycle), self.limits.head_seconds)
-        return Stage("idle", self.received, float("inf"))  # until uvicorn closes it
-
-    def _stage_of_body(self) -> Stage | None:
-        if self.flow.read_paused or self.cycle.waiting_for_100_continue:
-            return None  # the application does not read
-        return Stage("body", self.received // self.limits.least, self.limits.pause)
-
-    def give_up(self, stage: Stage) -> None:
-        """Ends a connection whose client does not go on."""
-        if stage.name == "answer":
-            self.head = OVER
-            self.transport.abort()  # closing would wait for the client to read
-        elif self.received:
-            self.refuse(refusals.LATE)
-        else:
-            self.leave()

@@ -1,6 +1,7 @@
 """Looks at all connections of a server about once a second, for those without progress and those that are idle.
 
-One look at all connections is cheaper than a timer for each request. A request that is answered at once costs nothing.
+One look at all connections is cheaper than a timer for each request, and than one behind each answer. A request that is
+answered at once costs nothing.
 """
 
 import asyncio
@@ -45,10 +46,11 @@ class Watch:
     `requests`: those of HTTP/2 under way, of all connections together.
     """
 
-    def __init__(self, connections: set[Any], limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connections: set[Any], limits: Limits, idle: float, loop: asyncio.AbstractEventLoop) -> None:
+        """`idle`: seconds after which idle connections are closed."""
         self._connections = connections
         self._loop = loop
-        shortest = min(limits.head_seconds, limits.pause)
+        shortest = min(limits.head_seconds, limits.pause, idle)
         self._period = min(LONGEST_PERIOD, max(SHORTEST_PERIOD, shortest / 8))
         self._runs = False
         self._idle: deque[Watched] = deque()
@@ -108,9 +110,12 @@ def _since(connection: Watched) -> float:
 _WATCHES: Final[WeakKeyDictionary[Any, Watch]] = WeakKeyDictionary()
 
 
-def watch_of(state: Any, limits: Limits, loop: asyncio.AbstractEventLoop) -> Watch:
-    """Returns the watch of a server. `state`: uvicorn's state of the server, which all its connections have."""
+def watch_of(state: Any, limits: Limits, idle: float, loop: asyncio.AbstractEventLoop) -> Watch:
+    """Returns the watch of a server. `state`: uvicorn's state of the server, which all its connections have.
+
+    `idle`: seconds after which idle connections are closed.
+    """
     found = _WATCHES.get(state)
     if found is None:
-        found = _WATCHES[state] = Watch(state.connections, limits, loop)
+        found = _WATCHES[state] = Watch(state.connections, limits, idle, loop)
     return found

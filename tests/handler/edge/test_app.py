@@ -307,5 +307,5 @@ def test_the_site_can_be_turned_off(path: str) -> None:
 def test_options_come_from_the_settings() -> None:
     """The options of the wire are those of the settings."""
     app = make(NON_FINITE="null", MAX_BODY_BYTES="7")
-    assert app._options == Options(7, "null", "auto")
+    assert app.rest.options == Options(7, "null", "auto")
     app.close()

@@ -17,12 +17,8 @@ def found(known: Routes, path: str, raw: str = "", root: str = "") -> tuple[str,
     scope = {"method": "GET", "path": path, "raw_path": (raw or path).encode(), "root_path": root}
     destination = known.destination(scope)
     assert destination.dialect is not None
-    route, values = (
-        (destination.route, destination.values)
-        if destination.route
-        else known.find(destination.path, destination.dialect, scope)
-    )
-    return route.pattern, values["model"]
+    match = destination.match or known.find(destination.path, destination.dialect, scope)
+    return match.route.pattern, match.values["model"]
 
 
 def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +36,7 @@ def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> Non
     known = routes()
     assert found(known, "/v2/models/m/ready") == ("/v2/models/{model}/ready", "m")
     scope = {"method": "GET", "path": "/v2/models/m/ready"}
-    assert known.destination(scope).route is not None
-    assert known.destination(scope | {"raw_path": b"/v2/models/m%2Fready"}).route is None
-    assert known.destination(scope | {"method": "POST"}).route is None
+    assert known.destination(scope).match is not None
+    assert known.destination(scope | {"raw_path": b"/v2/models/m%2Fready"}).match is None
+    assert known.destination(scope | {"method": "POST"}).match is None
     assert known.destination(scope | {"root_path": "/v2/models"}).dialect is None

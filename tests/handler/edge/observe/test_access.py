@@ -242,7 +242,7 @@ def test_a_log_that_cannot_be_written_breaks_no_request(monkeypatch: pytest.Monk
     app = make(ACCESS_LOG="true")
     monkeypatch.setattr("sys.stderr", FullDisk())
     assert {ask(app, "GET", "/v2")[0] for _ in range(MOST_ENTRIES + 1)} == {200}
-    assert not app._open
+    assert not app._ongoing._records
     app.close()
 
 
@@ -251,7 +251,7 @@ def test_metrics_in_the_log_that_cannot_be_written_break_no_request(monkeypatch:
     with closing(make(METRICS="emf")) as app:
         monkeypatch.setattr("sys.stdout", FullDisk())
         assert ask(app, "GET", "/v2")[0] == 200
-        assert not app._open
+        assert not app._ongoing._records
 
 
 def test_the_gates_refusal_is_the_requests_own_line(

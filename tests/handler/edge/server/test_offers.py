@@ -10,7 +10,7 @@ import pytest
 from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
-from tests.support.bounded import serving
+from tests.support.bounded import Whole, application, serving
 from tests.support.raw import answer, head, opened, status, talk
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ CHUNKS = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 WHOLE = head("POST", "/", *OFFER, "Content-Length: 5") + b"abcde"
 
 
-@pytest.fixture(scope="module", params=[BoundedHttp, EitherHttp])
+@pytest.fixture(scope="module", params=[(BoundedHttp, application), (EitherHttp, application), (EitherHttp, Whole())])
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server that waits for clients on a busy machine."""
     limits = Limits(head=1000, head_seconds=30, pause=30, drain=300_000, connections=20)
-    with serving("uvloop", limits, request.param) as port:
+    http, app = request.param
+    with serving("uvloop", limits, http, app=app) as port:
         yield port
 
 

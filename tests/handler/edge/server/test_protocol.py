@@ -1,6 +1,6 @@
 """handler.edge.server.protocol is tested with one connection to uvicorn in this process, on either event loop.
 
-The protocol that knows HTTP/2, too, treats HTTP/1.1 alike.
+The protocol that knows HTTP/2, too, treats HTTP/1.1 alike, and so does one whose application answers at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
-from tests.support.bounded import serving
+from tests.support.bounded import Whole, application, serving
 from tests.support.raw import answer, crowd, head, opened, poured, rest, status, talk
 
 if TYPE_CHECKING:
@@ -22,15 +22,20 @@ if TYPE_CHECKING:
 CLOSE = "Connection: close"
 
 
-SERVERS = [("asyncio", BoundedHttp), ("uvloop", BoundedHttp), ("uvloop", EitherHttp)]
+SERVERS = [
+    ("asyncio", BoundedHttp, application),
+    ("asyncio", BoundedHttp, Whole()),
+    ("uvloop", BoundedHttp, application),
+    ("uvloop", EitherHttp, Whole()),
+]
 
 
 @pytest.fixture(scope="module", params=SERVERS)
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server with small limits."""
     limits = Limits(head=1000, head_seconds=0.3, pause=0.4, drain=300_000, connections=20)
-    loop, http = request.param
-    with serving(loop, limits, http) as port:
+    loop, http, app = request.param
+    with serving(loop, limits, http, app=app) as port:
         yield port
 
 
@@ -38,8 +43,8 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
 def patient(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server that waits for clients on a busy machine."""
     limits = Limits(head=1000, head_seconds=30, pause=30, drain=300_000, connections=20)
-    loop, http = request.param
-    with serving(loop, limits, http) as port:
+    loop, http, app = request.param
+    with serving(loop, limits, http, app=app) as port:
         yield port
 
 

@@ -1,0 +1,246 @@
+"""Answers the requests of protocols over HTTP: finds the route, has the job done, and phrases every failure.
+
+A server that has read a whole request may ask `Rest.answer`, which answers in the same turn of the event loop, if that
+is sure to be short. All others come by ASGI, to `Rest.serve`, whose task, events and messages take as long as a tiny
+inference.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from core.deadline import Deadline
+from core.errors import ModelFailed, ServingError, shown
+from core.records import NamedTuple
+from core.wire import (
+    REQUEST_ID,
+    Call,
+    Dialect,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    Options,
+    Part,
+    RouteNotFound,
+    Waits,
+    by_name,
+)
+from handler.edge import exchange
+from handler.edge.exchange import Headers, Receive, Scope, Send
+from handler.edge.flight import Flight
+from handler.edge.gate.gate import AccessGate, Visitor
+from handler.edge.jobs import HttpCodec, Job, ServedModels
+from handler.edge.leaving import Leaving
+from handler.edge.observe.observer import Observer
+from handler.edge.observe.record import RECORD, Record, drawn, own_id, refused
+from handler.edge.ongoing import Ongoing
+from handler.edge.protocols import INTERNAL, Destination, RouteMatch, Routes, phrased
+from handler.edge.timing import Clock, Timing
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from handler.edge.dispatch.inline import Inline
+    from handler.edge.dispatch.threads import Threads
+
+log = logging.getLogger(__name__)
+Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
+Write = Callable[[int, bytes, Sequence[Part]], None]
+"""Sends a whole answer: its status, the lines of its headers with the empty one behind them, and its body."""
+
+
+class Tools(NamedTuple):
+    """What all requests of an application share. `least`: bytes of an answer that are worth compressing."""
+
+    dispatcher: "Inline | Threads"
+    observer: Observer
+    ongoing: Ongoing
+    clock: Clock
+    flight: Flight
+    least: int
+
+
+class MatchedHead:
+    """The head of a request over HTTP, and its route. Clients repeat heads. `headers`: by name."""
+
+    __slots__ = ("headers", "match", "scope")
+
+    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch) -> None:
+        self.scope = scope
+        self.headers = headers
+        self.match = match
+
+
+class Rest:
+    """The protocols over HTTP of one application."""
+
+    def __init__(self, settings: Settings, registry: Registry, gate: AccessGate, tools: Tools) -> None:
+        self.routes = Routes(settings.contract)
+        self.options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
+        self._registry = registry
+        self._may_run_code = settings.allow_code
+        self._gate = gate
+        self._tools = tools
+
+    # -- whole requests -----------------------------------------------------------------------------------------------
+
+    def head(self, scope: Scope) -> MatchedHead | None:
+        """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
+        match = self.routes.destination(scope).match
+        return None if match is None else MatchedHead(scope, by_name(scope["headers"]), match)
+
+    def answer(self, head: MatchedHead, body: bytes, write: Write) -> bool | Sending:
+        """Answers a whole request, if that is sure to be short, and returns True.
+
+        False: it has to come by ASGI. A long answer, and one in parts, is returned as an application that sends it.
+        """
+        if len(body) > self.options.max_body_bytes:
+            return False
+        scope, headers, match = head.scope, head.headers, head.match
+        models = self._gate.at_once(scope, headers, match.route.right, match.values.get("model"))
+        if models is None:
+            return False
+        method, tools = scope["method"], self._tools
+        record = Record(method, scope["path"], drawn())
+        timing = record.timing = Timing()
+        if REQUEST_ID in headers:
+            record.take(headers[REQUEST_ID])
+        record.protocol = match.dialect.name
+        job = self._job(head, body, models, record)
+        token = RECORD.set(record)
+        try:
+            answer = tools.dispatcher.at_once(job, match.route.waits)
+            lines = b"" if answer is None else exchange.lines_of(answer.headers)
+        except Exception as error:  # noqa: BLE001 - each has an answer
+            answer = _failure(error, match.dialect, method, match.path)
+            lines = exchange.lines_of(answer.headers)
+        finally:
+            RECORD.reset(token)
+        if answer is None:
+            return False
+        if type(answer) is not HttpResponse or answer.length > exchange.PIECE:
+            return partial(self._send, answer, record)
+        size = answer.length
+        more = lines, tools.clock.line(timing), size, record.request_id
+        record.status = answer.status
+        record.sent, parts = (0, ()) if method == "HEAD" else (size, answer.parts)
+        write(answer.status, b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % more, parts)
+        tools.observer.end(record)
+        return True
+
+    async def _send(
+        self, answer: HttpResponse | HttpStream, record: Record, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Sends an answer that has been made."""
+        RECORD.set(record)
+        record.answers_by(send)
+        await self._tools.ongoing.recorded(record, scope, self._sent(answer, record, receive, record.send))
+
+    # -- requests by ASGI ---------------------------------------------------------------------------------------------
+
+    async def serve(
+        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
+    ) -> None:
+        """Answers a request in the words of a protocol, unless its client leaves."""
+        scope, headers, record = visitor.scope, visitor.headers, RECORD.get()
+        answer: HttpResponse | HttpStream | None
+        try:
+            match = destination.match
+            if match is None:
+                match = await self._found(destination.path, dialect, visitor, record.timing.deadline)
+            route = match.route
+            record.right = route.right
+            models = visitor.models(route.right, match.values.get("model"))
+            align_at = _json_in(headers, dialect)
+            body = await exchange.gather(headers, receive, self.options.max_body_bytes, align_at, self._tools.flight)
+            if body is None:
+                return
+            record.timing.came = time.perf_counter_ns()
+            job = self._job(MatchedHead(scope, headers, match), body, models, record)
+            answer = await self._answered(job, route.waits, receive)
+        except Exception as error:  # noqa: BLE001 - each has an answer
+            answer = _failure(error, dialect, scope["method"], destination.path)
+        if answer is not None:
+            await self._sent(answer, record, receive, send)
+
+    async def _answered(self, job: Job[Any], waits: Waits, receive: Receive) -> HttpResponse | HttpStream | None:
+        """Returns the answer; None if the client has left."""
+        answer: HttpResponse | HttpStream | None = self._tools.dispatcher.at_once(job, waits)
+        if answer is None:
+            with Leaving(receive) as leaving:
+                answer = await self._tools.dispatcher.answer(job, waits, job.timing.deadline, leaving)
+        return answer
+
+    async def _found(self, path: str, dialect: Dialect, visitor: Visitor, deadline: Deadline) -> RouteMatch:
+        """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
+        try:
+            return self.routes.find(path, dialect, visitor.scope)
+        except HttpError as error:
+            visitor.recognise()
+            models = await self.custom(path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
+            if not models:
+                raise
+            from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
+
+            return RouteMatch(path, dialect, custom.route(visitor.scope["method"], path, models), {})
+
+    async def custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
+        """Returns the models that answer whole requests on the path, each with its methods.
+
+        The caller may use each of them. The question may cost a look at the store, but an unknown caller's costs none.
+        """
+        caller = visitor.identity
+        if not self._may_run_code or caller is None:
+            return {}
+        found = await self._tools.dispatcher.aside(self._registry.custom, path, deadline)
+        return found if caller.models is None else {name: found[name] for name in found if caller.may_use(name)}
+
+    def _job(self, head: MatchedHead, body: Part, models: ServedModels, record: Record) -> Job[Any]:
+        """Returns the job of a request, and notes in its record what is worked on."""
+        (path, dialect, route, values), scope, headers = head.match, head.scope, head.headers
+        record.right, record.received, record.timing.protocol = route.right, len(body), record.protocol
+        query = scope.get("query_string", b"")
+        request = HttpRequest(scope["method"], path, headers, body, self.options, query, record.own_id)
+        least = scope.get(exchange.COMPRESS_KEY, self._tools.least)
+        codec = record.codec = HttpCodec(route, Call(request, values), least, _json_in(headers, dialect))
+        return Job(codec, models, record.timing)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    async def _sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
+        tools = self._tools
+        if isinstance(answer, HttpStream):
+            await self._streamed(answer, receive, send, record.timing)
+        else:
+            await exchange.answer(answer, record.method, send, tools.clock.headers(record.timing), tools.flight)
+
+    async def _streamed(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
+        headers = [*stream.headers, exchange.UNBUFFERED, *self._tools.clock.headers(timing)]
+        await send({"type": "http.response.start", "status": stream.status, "headers": headers})
+        with Leaving(receive) as leaving:
+            leaving.begin(0)
+            async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
+                async for chunk in chunks:
+                    await exchange.proceed(chunk, send, self._tools.flight)
+        if leaving.left:
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _json_in(headers: Headers, dialect: Dialect) -> int:
+    """Returns the bytes of a body's JSON, before its tensors; 0 if no tensors follow."""
+    name = dialect.json_length
+    return exchange.length_in(headers, name) if name else 0
+
+
+def _failure(error: Exception, dialect: Dialect, method: str, path: str) -> HttpResponse:
+    """Returns the refusal of a request in the words of its protocol."""
+    if not isinstance(error, ServingError):
+        log.error("%s %s failed", method, shown(path), exc_info=error)
+        error = ModelFailed(INTERNAL)
+    refused(error)
+    return phrased(dialect, error, method, path, own_id())

@@ -1,0 +1,221 @@
+"""Asks the application about a whole request before uvicorn makes a task, an event and messages of it.
+
+An application may have `whole_requests`, as handler.edge.app.App does. What it answers at once is written in the turn
+of the event loop that has read the request. Clients repeat the heads of their requests, but for the length of the body:
+a head that has been parsed and answered once on a connection is compared, and not parsed again.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol, cast
+
+from uvicorn.config import Config
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from core.records import NamedTuple
+from core.wire import Part
+from handler.edge.exchange import Headers, Receive, Scope, Send, lines_of
+from handler.edge.server.flow import JoinedWrites, PacedFlow, add
+
+REMEMBERED: Final = 1024
+END: Final = b"\r\n\r\n"
+LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?=\r\n)")
+LONGEST_LENGTH: Final = 18
+LONGEST_HEAD: Final = 4096
+MOST_NEW: Final = 8
+"""So many heads of a connection in a row that were not repeated: further ones are not remembered."""
+
+
+class RequestHead(Protocol):
+    """The head of a request, as the application has it. `headers`: by name."""
+
+    headers: Headers
+
+
+class WholeRequests(Protocol):
+    """What an application answers at once."""
+
+    def head(self, scope: Scope) -> RequestHead | None:
+        """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
+        ...
+
+    def answer(
+        self, head: Any, body: bytes, write: Callable[[int, bytes, Sequence[Part]], None]
+    ) -> "bool | Callable[[Scope, Receive, Send], Awaitable[None]]":
+        """Writes the answer and returns True. False: the request has to come by ASGI. Else what sends the answer.
+
+        `write`: takes a status, the lines of the headers, and the body, which is empty for HEAD. Raises nothing.
+        """
+        ...
+
+
+class Repeated(NamedTuple):
+    """A head that was answered, around the digits of its Content-Length. `end`: b"" for a head without one."""
+
+    start: bytes
+    end: bytes
+    head: RequestHead
+
+    def body_in(self, data: bytes) -> bytes | None:
+        """Returns the body of a request with this head that is the whole of the data."""
+        if not data.startswith(self.start):
+            return None
+        begin = len(self.start)
+        if not self.end:
+            return b"" if len(data) == begin else None
+        end = data.find(self.end, begin, begin + LONGEST_LENGTH + len(self.end))
+        digits = data[begin : max(end, begin)]
+        body = data[end + len(self.end) :]
+        if not digits.isdigit() or int(digits) != len(body):
+            return None
+        self.head.headers[b"content-length"] = digits
+        return body
+
+
+def repeatable(data: bytes, size: int, head: RequestHead) -> Repeated | None:
+    """Returns the head at the beginning of a request, whose body has `size` bytes; None if it is none to remember."""
+    begin = len(data) - size
+    if begin > LONGEST_HEAD or data.find(END) != begin - len(END):
+        return None
+    lengths = LENGTH.findall(data, 0, begin)
+    if not lengths:
+        return None if size else Repeated(data, b"", head)
+    first: Any = LENGTH.search(data, 0, begin)
+    return Repeated(data[: first.start(1)], data[first.end(1) : begin], head) if len(lengths) == 1 else None
+
+
+def requests_of(config: Config) -> WholeRequests | None:
+    """Returns what a server's application answers at once; None if the server does more than pass requests on.
+
+    Without a task there is nothing to limit, and no line of uvicorn's access log. The proxies' headers that uvicorn
+    reads say where a client is, which no answer here depends on.
+    """
+    app: Any = config.loaded_app
+    if type(app) is ProxyHeadersMiddleware:
+        app = app.app
+    does_more = config.limit_concurrency is not None or config.access_log or config.root_path
+    found: WholeRequests | None = None if does_more else getattr(app, "whole_requests", None)
+    return found
+
+
+class WholeHttp(HttpToolsProtocol):
+    """One connection. `pieces`: the body of a request that has not begun, None if there is no such request.
+
+    `last`: the scope of the last request whose head was complete. `had_turn`: one was answered at once in this turn of
+    the event loop, and others have theirs first.
+    """
+
+    flow: PacedFlow
+    joined: JoinedWrites
+
+    def __init__(self, config: Config, *arguments: Any) -> None:
+        super().__init__(config, *arguments)
+        self.pieces: list[bytes] | None = None
+        self.last: Any = None
+        self.had_turn = False
+        self._requests = requests_of(config)
+        self._repeated: Repeated | None = None
+        self._new = 0
+        self._asked: Any = None  # what the application has answered, of a request that is parsed after that
+        self._answered: tuple[RequestHead, int] | None = None
+        self._defaults: tuple[Any, bytes] = (None, b"")
+
+    # -- requests with a head that is known ---------------------------------------------------------------------------
+
+    def answered_again(self, data: bytes) -> bool:
+        """Answers a whole request whose head repeats the last one's. Returns whether it did.
+
+        Nothing else is under way on the connection.
+        """
+        repeated, requests = self._repeated, self._requests
+        body = None if repeated is None else repeated.body_in(data)
+        if body is None or repeated is None or requests is None or self.flow.write_paused:
+            return False
+        self._new = 0
+        found = requests.answer(repeated.head, body, self._write)
+        if found is True:
+            return True
+        self._asked = found
+        return False
+
+    def remember(self, data: bytes) -> None:
+        """Remembers the head of a request that was answered at once, if the data is that request alone."""
+        answered, self._answered = self._answered, None
+        if answered is not None and self._new < MOST_NEW:
+            self._new += 1
+            head, size = answered
+            self._repeated = repeatable(data, size, head)
+
+    # -- requests that are parsed -------------------------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        self.last = self.scope
+        cycle: Any = self.cycle  # None before the first request
+        if self._requests is not None and (cycle is None or cycle.response_complete) and not self.expect_100_continue:
+            self.pieces = []
+        else:
+            super().on_headers_complete()
+
+    def begin(self) -> None:
+        """Begins the request whose head is complete: the application gets it by ASGI."""
+        pieces, self.pieces = self.pieces or (), None
+        self.last = self.scope
+        super().on_headers_complete()
+        for piece in pieces:
+            add(piece, self.cycle, self.flow)
+
+    def answer(self) -> bool:
+        """Answers the request that has not begun, or begins it. Returns whether it was answered."""
+        app, found = self.app, self._asked
+        self._asked = None
+        if found is None and not self.had_turn:
+            found = self._ask()
+        if found is True:
+            self.pieces = None
+            self.had_turn = True
+            return True
+        if found:
+            self.app = found
+        self.begin()
+        self.app = app
+        return False
+
+    def _ask(self) -> Any:
+        parser, requests, scope = self.parser, self._requests, cast("Scope", self.scope)
+        path, pieces = plain_path(self.url), self.pieces or ()
+        if path is None or requests is None or self.flow.write_paused:
+            return False
+        if parser.should_upgrade() or not parser.should_keep_alive():
+            return False
+        scope["method"] = method_of(parser.get_method())
+        scope["path"] = path
+        scope["raw_path"] = self.url
+        scope["query_string"] = b""
+        head = requests.head(scope)
+        if head is None:
+            return False
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._answered = head, len(body)
+        return requests.answer(head, body, self._write)
+
+    def _write(self, status: int, lines: bytes, body: Sequence[Part]) -> None:
+        defaults = self.server_state.default_headers
+        if self._defaults[0] is not defaults:  # a list of its own each second, with the date
+            self._defaults = defaults, lines_of(tuple(defaults))
+        self.joined.send(b"".join((STATUS_LINE[status], self._defaults[1], lines, *body)))
+        self.server_state.total_requests += 1
+
+
+@lru_cache(REMEMBERED)
+def plain_path(url: bytes) -> str | None:
+    """Returns the path of a URL that is nothing else, and stands for itself."""
+    if url[:1] != b"/" or b"?" in url or b"%" in url or b"#" in url or not url.isascii():
+        return None
+    return url.decode("ascii")
+
+
+@lru_cache(REMEMBERED)
+def method_of(method: bytes) -> str:
+    return method.decode("ascii")

@@ -1,0 +1,234 @@
+"""handler.edge.rest: a whole request has the answer that it has by ASGI, or none at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+from contextlib import closing
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handler.lifecycle.single_flight import Background
+from handler.lifecycle.usage import QUICK_RUNS
+from tests.handler.edge.client import BODY, INFER, ask, make
+from tests.support.asgi import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from handler.edge.app import App
+
+JSON = (b"content-type", b"application/json")
+V1 = "/v1/models/half_plus_three"
+GRPS = json.dumps({"model": "half_plus_three", "ndarray": [1, 2.5]}).encode()
+HEAD = json.dumps(
+    {
+        "inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "parameters": {"binary_data_size": 4}}],
+        "outputs": [{"name": "y", "parameters": {"binary_data": True}}],
+    }
+).encode()
+BINARY = HEAD + b"\0\0\0\0"
+LENGTH = (b"inference-header-content-length", b"%d" % len(HEAD))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """An application whose model is proven quick."""
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    with closing(make()) as app:
+        prove(app)
+        yield app
+
+
+def prove(app: App) -> None:
+    for _ in range(QUICK_RUNS + 1):
+        assert ask(app, "POST", INFER, BODY + b" " * 200)[0] == 200
+
+
+def whole(app: App, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Any:
+    """Returns (status, headers, body) of what was answered at once, else what the application returned."""
+    assert app.whole_requests is not None
+    head = app.whole_requests.head(scope(method, path, headers))
+    if head is None:
+        return None
+    got: list[Any] = []
+    found = app.whole_requests.answer(head, body, lambda *answer: got.append(answer))
+    if found is not True:
+        assert not got
+        return found
+    ((status, lines, parts),) = got
+    assert lines.endswith(b"\r\n\r\n")
+    return status, dict(line.split(b": ", 1) for line in lines[:-4].split(b"\r\n")), b"".join(parts)
+
+
+def scope(method: str, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> dict[str, Any]:
+    """Returns a scope as uvicorn makes it."""
+    base = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    return base | {"headers": [*headers], "client": ("127.0.0.1", 1), "root_path": ""}
+
+
+def by_asgi(app: App, method: str, path: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Any:
+    request = {"type": "http.request", "body": body, "more_body": False}
+    start, *pieces = asyncio.run(spoken(app, scope(method, path, headers), request))
+    return start["status"], dict(start["headers"]), b"".join(piece["body"] for piece in pieces)
+
+
+def without_times(answer: Any) -> Any:
+    status, headers, body = answer
+    headers = {name: re.sub(rb"dur=[0-9.]+", b"", value) for name, value in headers.items()}
+    return status, headers, body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers"),
+    [
+        ("POST", INFER, BODY, (JSON,)),
+        ("POST", INFER, BINARY, (LENGTH,)),
+        ("POST", INFER, BODY[:-1], (JSON,)),
+        ("POST", INFER, BODY.replace(b"FP32", b"INT8"), (JSON,)),
+        ("POST", INFER, BODY.replace(b"2.5", b"1e39"), (JSON,)),
+        ("POST", INFER, b"", (JSON,)),
+        ("POST", INFER, BINARY, ((LENGTH[0], b"999999"),)),
+        ("POST", f"{V1}:predict", b'{"instances": [1, 2]}', (JSON,)),
+        ("POST", f"{V1}:predict", b'{"instances": "x"}', (JSON,)),
+        ("POST", f"{V1}:classify", b"{}", (JSON,)),
+        ("GET", "/v2/health/live", b"", ()),
+        ("HEAD", "/v2/health/live", b"", ()),
+    ],
+)
+def test_a_whole_request_has_the_answer_of_asgi(quick: App, method: str, path: str, body: bytes, headers: Any) -> None:
+    """Its headers are the same ones, with the client's id, and it counts alike."""
+    headers = (*headers, (b"x-request-id", b"mine"))
+    expected = by_asgi(quick, method, path, body, headers)  # a route is remembered when it was found once
+    before = counted(quick)
+    assert without_times(whole(quick, method, path, body, headers)) == without_times(expected)
+    first = counted(quick)
+    by_asgi(quick, method, path, body, headers)
+    second = counted(quick)
+    assert first - before == second - first == 1
+
+
+def counted(app: App) -> int:
+    return sum(sum(tally.times.steps) for tally in app.observer.counts.tallies.values())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers"),
+    [
+        ("GET", "/nowhere", b"", ()),
+        ("GET", INFER, b"", ()),
+        ("GET", "/v2/models/half_plus_three", b"", ()),
+        ("POST", "/v2/models/nobody/infer", BODY, ()),
+        ("POST", "/v2/models/iris/infer", BODY, ()),
+        ("POST", INFER, BODY + b" " * 200_000, ()),
+        ("POST", INFER, gzip.compress(BODY, mtime=0), ((b"content-encoding", b"gzip"),)),
+        ("POST", "/v2/repository/models/iris/load", b"", ()),
+        ("POST", "/inference.GRPCInferenceService/ModelInfer", b"", ()),
+    ],
+)
+def test_what_may_wait_comes_by_asgi(quick: App, method: str, path: str, body: bytes, headers: Any) -> None:
+    """Nothing has been answered, and nothing counts."""
+    by_asgi(quick, method, path, body, headers)
+    before = counted(quick)
+    assert not whole(quick, method, path, body, headers)
+    assert counted(quick) == before
+
+
+def test_each_answer_has_an_id_of_its_own(quick: App) -> None:
+    """The client has sent none, and repeats its head."""
+    rest: Any = quick.whole_requests
+    head, ids = rest.head(scope("POST", INFER)), []
+    for _ in range(2):
+        rest.answer(head, BODY, lambda _status, lines, _parts: ids.append(re.findall(rb"x-request-id: (\S+)", lines)))
+    assert len({*map(tuple, ids)}) == 2
+
+
+def test_a_body_over_the_limit_is_refused_by_asgi() -> None:
+    """The limit is the same one."""
+    with closing(make(MAX_BODY_BYTES="3")) as app:
+        assert ask(app, "GET", "/v2/health/live")[0] == 200
+        assert whole(app, "GET", "/v2/health/live", b"123")[0] == 200
+        assert whole(app, "GET", "/v2/health/live", b"1234") is False
+
+
+def test_a_long_answer_is_sent_by_an_application(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has been made: the model runs once. Its client may read slowly."""
+    expected = by_asgi(quick, "POST", INFER, BODY, ())
+    monkeypatch.setattr("handler.edge.exchange.PIECE", 10)
+    before = counted(quick)
+    sending = whole(quick, "POST", INFER, BODY)
+    runs = quick.registry.statistics(None, Background())[0].inference_count
+    start, *pieces = asyncio.run(spoken(sending, scope("POST", INFER)))
+    headers = without_times(expected)[1]
+    assert without_times((start["status"], dict(start["headers"]), b""))[1].keys() == headers.keys()
+    assert b"".join(piece["body"] for piece in pieces) == expected[2]
+    assert quick.registry.statistics(None, Background())[0].inference_count == runs
+    assert counted(quick) == before + 1
+
+
+def test_an_error_of_our_own_is_phrased_and_logged(
+    quick: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server writes what it gets: an exception would end the connection."""
+    monkeypatch.setattr("handler.edge.rest.HttpCodec.ref", lambda _: 1 / 0)
+    status, headers, body = whole(quick, "POST", INFER, BODY)
+    assert (status, headers[b"content-type"]) == (500, b"application/json")
+    assert set(json.loads(body)) >= {"error"}
+    assert "ZeroDivisionError" in caplog.text
+    assert b"division" not in body
+
+
+def test_a_header_that_would_be_two_is_an_error_of_our_own(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of it is written."""
+    finish = "handler.edge.rest.HttpCodec.finish"
+
+    def broken(*_arguments: Any, **_options: Any) -> Any:
+        from core.wire import HttpResponse  # noqa: PLC0415 - of this test alone
+
+        return HttpResponse(200, ((b"a", b"b\r\nc: d"),))
+
+    monkeypatch.setattr(finish, broken)
+    status, headers, _ = whole(quick, "POST", INFER, BODY)
+    assert status == 500
+    assert not {b"a", b"c"} & headers.keys()
+
+
+def test_only_callers_that_are_known_are_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key counts after its first request, with its rights and its models. All refusals come by ASGI."""
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    keys = {
+        name: f"{name} sha256:{sha256(f'dgm_{name}_secret'.encode()).hexdigest()} {rights}"
+        for name, rights in [("one", "infer"), ("two", "infer models=iris"), ("three", "read"), ("four", "admin")]
+    }
+    with closing(make(AUTH="keys", KEYS="; ".join(keys.values()))) as app:
+
+        def asked(name: str) -> Any:
+            key = [(b"x-api-key", f"dgm_{name}_secret".encode())]
+            by_asgi(app, "POST", INFER, BODY, key)
+            return whole(app, "POST", INFER, BODY, key)
+
+        for _ in range(QUICK_RUNS + 1):
+            asked("one")
+        assert asked("one")[0] == 200
+        assert [asked(name) for name in ("two", "three", "nobody")] == [False, False, False]
+        assert not whole(app, "POST", INFER, BODY)
+        assert not whole(app, "POST", INFER, BODY, [(b"x-api-key", b"dgm_one_secret")] * 2)
+        assert not whole(app, "GET", "/v2/models/half_plus_three", b"", [(b"x-api-key", b"dgm_one_secret")])
+
+
+@pytest.mark.parametrize("settings", [{"CORS_ORIGINS": "*"}])
+def test_pages_of_other_sites_are_answered_by_asgi(settings: dict[str, str]) -> None:
+    """The gate adds headers to their answers."""
+    with closing(make(**settings)) as app:
+        ask(app, "GET", "/v2/health/live")
+        assert whole(app, "GET", "/v2/health/live") is False
+
+
+def test_an_observer_of_messages_has_all_requests_by_asgi(tmp_path: Any) -> None:
+    """A payload log takes the messages of ASGI."""
+    with closing(make(PAYLOAD_LOG=tmp_path.as_uri())) as app:
+        assert app.whole_requests is None
