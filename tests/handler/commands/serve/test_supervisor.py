@@ -20,6 +20,7 @@ from handler import cli
 from handler.commands.serve import server, supervisor, worker
 from handler.commands.serve.server import NOT_STARTED, Serving
 from handler.commands.serve.supervisor import Supervisor, reason
+from handler.edge.server.whole import requests_of
 from handler.settings import InvalidSettings
 from tests.handler.edge.client import ROOT
 from tests.protocols.test_waiting import SECONDS
@@ -257,6 +258,9 @@ def test_a_worker_serves_its_share(
         assert worker.serve(second, theirs) == 0
     first, other = (each.config.app for each in served)
     assert type(first).__name__ == "Beside"
+    for each in served:
+        each.config.load()
+    assert [requests_of(each.config) for each in served] == [first._app.rest, other.rest]
     assert (other.settings.threads, other.settings.workers) == (3, 2)
     printed = capsys.readouterr().out
     assert printed.count("dragoman serves ") == 1
