@@ -42,6 +42,9 @@ def test_an_input_of_fp64_takes_fp32() -> None:
     (found,) = run(Infer(REF, (Tensor("a", FP32, values),)), model).outputs
     assert found.array.dtype == np.float64
     np.testing.assert_array_equal(found.array, values.astype(np.float64))
+    both = Echo((spec("a", (2,), FP64), spec("b", (2,), FP64)), (spec("y", None, FP64),))
+    (found,) = run(Infer(REF, (Tensor("a", FP32, values), tensor("b", 2, datatype=FP64))), both).outputs
+    assert found.array.dtype == np.float64
     for wrong in (tensor("a", 2, datatype=INT32), tensor("a", 3)):
         with pytest.raises(InvalidInput, match="input 'a' (is INT32; the model expects FP64|has shape)"):
             run(Infer(REF, (wrong,)), model)
