@@ -24,6 +24,7 @@ async def application(scope: Any, receive: Callable[[], Any], send: Callable[[An
     body = b"" if path in ("/refuse", "/large", "/wait") else await read(receive)
     if body is None:
         return
+    body = answer_to(body)
     values = b"|".join(value for name, value in scope["headers"] if name == b"a")
     headers = [(b"x-headers", b"%d" % len(scope["headers"])), (b"x-values", b"|%b|" % values)]
     if path == "/large":
@@ -40,17 +41,24 @@ async def application(scope: Any, receive: Callable[[], Any], send: Callable[[An
     await send({"type": "http.response.body", "body": b"" if path == "/stream" else body})
 
 
-class Whole:
-    """The same application, which answers requests for / at once. `heads`, `answers`: how often it was asked for each.
+def answer_to(body: bytes) -> bytes:
+    """Returns the body, or, if it begins with "long", a long one that begins with it."""
+    return body.ljust(50_000) if body.startswith(b"long") else body
 
+
+class Whole:
+    """The same application, which answers requests for / at once.
+
+    `heads`, `answers`: how often it was asked for each. `calls`: requests that came by ASGI.
     A body that begins with "later" has to come by ASGI; with "sent", an application of its own sends the answer.
     """
 
     def __init__(self) -> None:
-        self.heads = self.answers = 0
+        self.heads = self.answers = self.calls = 0
         self.whole_requests = self
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        self.calls += 1
         await application(scope, receive, send)
 
     def head(self, scope: Any) -> Any:
@@ -65,6 +73,7 @@ class Whole:
         if body.startswith(b"sent"):
             return sending
         self.answers += 1
+        body = answer_to(body)
         values = b"|".join(value for name, value in head.scope["headers"] if name == b"a")
         lines = b"x-headers: %d\r\nx-values: |%b|\r\n" % (len(head.scope["headers"]), values)
         write(
