@@ -22,6 +22,8 @@ LONGEST_AGO: Final = 60.0
 """The most seconds since a gateway took a request. A longer time means a recorded event, or a wrong clock."""
 INIT_SECONDS: Final = 9.0
 """Lambda's init phase has 10 s on demand. The interpreter and the runtime's client have used some of them before."""
+SAM_LOCAL: Final = "AWS_SAM_LOCAL"
+"""SAM sets this variable to "true" in the functions that it runs locally."""
 LEAST_SECONDS: Final = 0.25
 """The shortest wait. A request that arrived too late still advances its load a little, else no load would ever end."""
 WARMERS: Final = ("serverless-plugin-warmup", "aws.events", "aws.scheduler")
@@ -283,6 +285,8 @@ def _taken_ago(event: Any) -> float | None:
     epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # REST APIs have the first, HTTP APIs the second
     if not isinstance(epoch, int | float) or not abs(epoch) < LATEST:
         return None
+    if os.environ.get(SAM_LOCAL) == "true":
+        return 0.0  # its REST API writes the time when SAM itself was started (measured with SAM 1.170)
     ago = time.time() - epoch / 1e3
     return ago if 0 <= ago <= LONGEST_AGO else 0.0
 

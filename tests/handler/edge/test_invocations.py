@@ -51,6 +51,12 @@ def test_a_function_waits_no_longer_than_its_timeout_and_its_gateway(
     assert found.left == pytest.approx(expected)
 
 
+def test_sams_local_gateway_does_not_know_when_it_took_a_request(clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a minute after its start, its REST API dates each request half a minute back."""
+    monkeypatch.setenv("AWS_SAM_LOCAL", "true")
+    assert deadline_of(rest(40), context(900.0), None).left == pytest.approx(GATEWAY_SECONDS - 1)
+
+
 def test_without_any_limit_a_function_waits_for_as_long_as_it_takes() -> None:
     """A direct invocation in a test does not have a context."""
     assert deadline_of({}, None, None) is NEVER
