@@ -14,6 +14,7 @@ from core.wire import (
     REQUEST_ID,
 )
 from handler.edge import exchange
+from handler.edge.at_once import AtOnce
 from handler.edge.dispatch.inline import Inline
 from handler.edge.elsewhere import Elsewhere
 from handler.edge.exchange import Receive, Scope, Send
@@ -70,7 +71,7 @@ class App:
         self._ongoing = Ongoing(self.observer)
         tools = Tools(self.dispatcher, self.observer, self._ongoing, self.clock, self.flight, self.compress_from)
         self.rest = Rest(settings, self.registry, self.gate, tools)
-        self.whole_requests = self.rest if self.observer.is_plain else None
+        self.whole_requests = AtOnce(self.gate, tools, self.rest) if self.observer.is_plain else None
         self._elsewhere = Elsewhere(settings, self.registry, self.observer, self.dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -157,6 +158,8 @@ class App:
             idling = Idling(most_idle(of(self.settings).connections))
             options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast, idling)
             self._connect = Calls(CallTools(self.dispatcher, self.clock), options)
+            if self.whole_requests is not None:
+                self.whole_requests.calls = self._connect
         return self._connect
 
     def _timed(self, send: Send, timing: Timing, method: str) -> Send:

@@ -10,7 +10,10 @@ from core.checks import TEXT_OF_REQUEST, longest_text
 from core.errors import InvalidInput
 from core.operations import Custom, Deferred, Infer, ModelRef, ModelSpec, Operation
 from core.ports import Models, Use
-from core.wire import REQUEST_ID, Call, Header, HttpRequest, HttpResponse, HttpStream, Part, Route
+from core.records import NamedTuple
+from core.wire import REQUEST_ID, Call, Header, HttpRequest, HttpResponse, HttpStream, Part, Right, Route
+from handler.edge.exchange import Headers, Scope
+from handler.edge.observe.record import Record
 from handler.edge.timing import Timing
 
 if TYPE_CHECKING:
@@ -78,6 +81,21 @@ class ServedModels(Models, Protocol):
     def spec(self, ref: ModelRef) -> ModelSpec | None:
         """Returns the spec of a version in memory; None if it is not, or if the reference is not resolved yet."""
         ...
+
+
+class WholeHead(NamedTuple):
+    """The head of a request that may be answered at once. `headers`: by name. `model`: the path's, None without one.
+
+    `protocol`: as its record names it. `answer`: returns the answer to a body with these models, noted in this record;
+    None if that is not sure to be short.
+    """
+
+    scope: Scope
+    headers: Headers
+    right: Right
+    model: str | None
+    protocol: str
+    answer: Callable[[bytes, ServedModels, Record], HttpResponse | HttpStream | None]
 
 
 class Job(Generic[T]):

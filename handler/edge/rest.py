@@ -1,13 +1,8 @@
-"""Answers the requests of protocols over HTTP: finds the route, has the job done, and phrases every failure.
-
-A server that has read a whole request may ask `Rest.answer`, which answers in the same turn of the event loop, if that
-is sure to be short. All others come by ASGI, to `Rest.serve`, whose task, events and messages take as long as a tiny
-inference.
-"""
+"""Answers the requests of protocols over HTTP: finds the route, has the job done, and phrases every failure."""
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +11,6 @@ from core.deadline import Deadline
 from core.errors import ModelFailed, ServingError, shown
 from core.records import NamedTuple
 from core.wire import (
-    REQUEST_ID,
     Call,
     Dialect,
     HttpError,
@@ -33,10 +27,10 @@ from handler.edge import exchange
 from handler.edge.exchange import Headers, Receive, Scope, Send
 from handler.edge.flight import Flight
 from handler.edge.gate.gate import AccessGate, Visitor
-from handler.edge.jobs import HttpCodec, Job, ServedModels
+from handler.edge.jobs import HttpCodec, Job, ServedModels, WholeHead
 from handler.edge.leaving import Leaving
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.record import RECORD, Record, drawn, own_id, refused
+from handler.edge.observe.record import RECORD, Record, own_id, refused
 from handler.edge.ongoing import Ongoing
 from handler.edge.protocols import INTERNAL, Destination, RouteMatch, Routes, phrased
 from handler.edge.timing import Clock, Timing
@@ -48,9 +42,6 @@ if TYPE_CHECKING:
     from handler.edge.dispatch.threads import Threads
 
 log = logging.getLogger(__name__)
-Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
-Write = Callable[[int, bytes, Sequence[Part]], None]
-"""Sends a whole answer: its status, the lines of its headers with the empty one behind them, and its body."""
 
 
 class Tools(NamedTuple):
@@ -88,57 +79,25 @@ class Rest:
 
     # -- whole requests -----------------------------------------------------------------------------------------------
 
-    def head(self, scope: Scope) -> MatchedHead | None:
-        """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
-        match = self.routes.destination(scope).match
-        return None if match is None else MatchedHead(scope, by_name(scope["headers"]), match)
+    def head(self, scope: Scope, match: RouteMatch) -> WholeHead:
+        """Returns the head of a request whose route is known, which may be answered at once."""
+        head = MatchedHead(scope, by_name(scope["headers"]), match)
+        model, dialect = match.values.get("model"), match.dialect
+        return WholeHead(scope, head.headers, match.route.right, model, dialect.name, partial(self._at_once, head))
 
-    def answer(self, head: MatchedHead, body: bytes, write: Write) -> bool | Sending:
-        """Answers a whole request, if that is sure to be short, and returns True.
-
-        False: it has to come by ASGI. A long answer, and one in parts, is returned as an application that sends it.
-        """
-        if len(body) > self.options.max_body_bytes:
-            return False
-        scope, headers, match = head.scope, head.headers, head.match
-        models = self._gate.at_once(scope, headers, match.route.right, match.values.get("model"))
-        if models is None:
-            return False
-        method, tools = scope["method"], self._tools
-        record = Record(method, scope["path"], drawn())
-        timing = record.timing = Timing()
-        if REQUEST_ID in headers:
-            record.take(headers[REQUEST_ID])
-        record.protocol = match.dialect.name
-        job = self._job(head, body, models, record)
-        token = RECORD.set(record)
+    def _at_once(
+        self, head: MatchedHead, body: Part, models: ServedModels, record: Record
+    ) -> HttpResponse | HttpStream | None:
+        """Returns the answer to a whole request, None if it is not sure to be short."""
+        match = head.match
+        answer: HttpResponse | HttpStream | None
         try:
-            answer = tools.dispatcher.at_once(job, match.route.waits)
-            lines = b"" if answer is None else exchange.lines_of(answer.headers)
+            answer = self._tools.dispatcher.at_once(self._job(head, body, models, record), match.route.waits)
+            if answer is not None:
+                exchange.lines_of(answer.headers)
         except Exception as error:  # noqa: BLE001 - each has an answer
-            answer = _failure(error, match.dialect, method, match.path)
-            lines = exchange.lines_of(answer.headers)
-        finally:
-            RECORD.reset(token)
-        if answer is None:
-            return False
-        if type(answer) is not HttpResponse or answer.length > exchange.PIECE:
-            return partial(self._send, answer, record)
-        size = answer.length
-        more = lines, tools.clock.line(timing), size, record.request_id
-        record.status = answer.status
-        record.sent, parts = (0, ()) if method == "HEAD" else (size, answer.parts)
-        write(answer.status, b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % more, parts)
-        tools.observer.end(record)
-        return True
-
-    async def _send(
-        self, answer: HttpResponse | HttpStream, record: Record, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Sends an answer that has been made."""
-        RECORD.set(record)
-        record.answers_by(send)
-        await self._tools.ongoing.recorded(record, scope, self._sent(answer, record, receive, record.send))
+            answer = _failure(error, match.dialect, record.method, match.path)
+        return answer
 
     # -- requests by ASGI ---------------------------------------------------------------------------------------------
 
@@ -165,7 +124,7 @@ class Rest:
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, dialect, scope["method"], destination.path)
         if answer is not None:
-            await self._sent(answer, record, receive, send)
+            await self.sent(answer, record, receive, send)
 
     async def _answered(self, job: Job[Any], waits: Waits, receive: Receive) -> HttpResponse | HttpStream | None:
         """Returns the answer; None if the client has left."""
@@ -211,7 +170,8 @@ class Rest:
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    async def _sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
+    async def sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
+        """Sends an answer, whose request was read to its end."""
         tools = self._tools
         if isinstance(answer, HttpStream):
             await self._streamed(answer, receive, send, record.timing)

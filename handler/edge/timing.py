@@ -158,12 +158,6 @@ class Clock:
         self.start = COLD
         self._on = on
 
-    def line(self, timing: Timing) -> bytes:
-        """Returns the header as a line."""
-        if not self._on:
-            return b""
-        return b"server-timing: %b\r\n" % self.headers(timing)[0][1]
-
     def headers(self, timing: Timing) -> tuple[Header, ...]:
         """Returns the header; none where DRAGOMAN_SERVER_TIMING is off."""
         if not self._on:

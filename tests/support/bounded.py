@@ -2,15 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
 
+from core.wire import HttpResponse
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
+from handler.edge.server.whole import Write
 from tests.support.ports import free_port
 
 LARGE = 50_000_000
@@ -66,19 +68,18 @@ class Whole:
         self.heads += 1
         return SimpleNamespace(headers=dict(scope["headers"]), scope=scope) if scope["path"] == "/" else None
 
-    def answer(self, head: Any, body: bytes, write: Callable[[int, bytes, Sequence[bytes]], None]) -> Any:
+    def answer(self, head: Any, body: bytes, write: Write, most: int) -> Any:
         """Answers with the body."""
-        if body.startswith(b"later"):
+        if body.startswith(b"later") or len(answer_to(body)) > most:
             return False
         if body.startswith(b"sent"):
             return sending
         self.answers += 1
         body = answer_to(body)
         values = b"|".join(value for name, value in head.scope["headers"] if name == b"a")
-        lines = b"x-headers: %d\r\nx-values: |%b|\r\n" % (len(head.scope["headers"]), values)
-        write(
-            200, b"%bcontent-length: %d\r\n\r\n" % (lines, len(body)), () if head.scope["method"] == "HEAD" else (body,)
-        )
+        headers = (b"x-headers", b"%d" % len(head.scope["headers"])), (b"x-values", b"|%b|" % values)
+        parts = () if head.scope["method"] == "HEAD" else (body,)
+        write(HttpResponse(200, headers, (body,)), [(b"content-length", b"%d" % len(body))], parts)
         return True
 
 

@@ -16,6 +16,7 @@ from core.wire import JSON, Header, HttpResponse, headers_of
 
 END_STREAM: Final = 2
 TRAILERS: Final = 128
+SUCCESS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text in trailers. Percent-encoding makes three times as many, and clients of gRPC accept 8 kB."""
 PLAIN: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
@@ -48,7 +49,7 @@ def trailers(error: ServingError | None, own_id: bytes = b"") -> bytes:
 def status(error: ServingError | None, own_id: bytes = b"", *, native: bool = False) -> list[Header]:
     """Returns gRPC's trailers. `native`: they are headers indeed, which clients limit."""
     if error is None:
-        return [(b"grpc-status", b"0")]
+        return [*SUCCESS]
     text, number = short(error) if native else error.message, code_of(error).number
     message = quote_from_bytes(text.encode(), PLAIN).encode()
     found = [(b"grpc-status", b"%d" % number), (b"grpc-message", message), *headers_of(error)]

@@ -11,7 +11,7 @@ from typing import Final
 
 from core.dialects.connect import ends, requests
 from core.dialects.connect.codes import UnknownCompression, UnknownMethod, WrongType, WrongVerb
-from core.dialects.connect.envelopes import COMPRESSED, Frame, deflated, framed, frames, head
+from core.dialects.connect.envelopes import COMPRESSED, HEAD, Frame, deflated, framed, frames, head, only
 from core.dialects.connect.requests import Headers, Query, check_version
 from core.encoding import compression
 from core.errors import ServingError, shown
@@ -47,9 +47,10 @@ class CallKind(NamedTuple):
             return ends.refusal(error, own_id)
         return HttpResponse(200, self.head(), (self.last(error, own_id),), self.trailers(error, own_id))
 
-    def head(self) -> tuple[Header, ...]:
-        """Returns the headers of an answer in envelopes."""
-        return ((b"content-type", self.content_type), (self.accepts, b",".join(self.codings)))
+    def head(self, *, deflates: bool = False) -> tuple[Header, ...]:
+        """Returns the headers of an answer in envelopes. `deflates`: some of them may be compressed."""
+        head = ((b"content-type", self.content_type), (self.accepts, b",".join(self.codings)))
+        return (*head, (self.coding, b"gzip")) if deflates else head
 
     def last(self, error: ServingError | None, own_id: bytes) -> bytes:
         """Returns the last part of an answer in envelopes."""
@@ -58,7 +59,9 @@ class CallKind(NamedTuple):
 
     def trailers(self, error: ServingError | None, own_id: bytes = b"") -> tuple[Header, ...]:
         """Returns what follows an answer, which only gRPC has."""
-        return (*ends.status(error, own_id, native=True),) if self.native else ()
+        if not self.native:
+            return ()
+        return ends.SUCCESS if error is None else (*ends.status(error, own_id, native=True),)
 
 
 def _unary(codec: bytes) -> CallKind:
@@ -143,6 +146,7 @@ class Question(NamedTuple):
 
     `message`: the message of a GET, which has no body. `coding`: of compressed messages. `deflates`: the client
     accepts answers in gzip. `seconds`: the time until the client's deadline. `encoded`: the body is base64.
+    `head`: the headers of an answer in envelopes.
     """
 
     method: RpcMethod
@@ -152,20 +156,24 @@ class Question(NamedTuple):
     coding: bytes
     deflates: bool
     encoded: bool = False
+    head: tuple[Header, ...] = ()
 
     def frames(self, body: Part, limit: int) -> Iterator[Frame]:
         """Yields the messages, lazily. `body` has been decoded from base64.
 
         Raises InvalidInput, TooLarge, UnannouncedCompression.
         """
-        whole = self.whole(body)
-        return frames(body, limit, self.coding) if whole is None else iter((whole,))
+        if self.kind.end is not None:
+            return frames(body, limit, self.coding)
+        return iter((Frame(body if self.message is None else self.message, self.coding),))
 
-    def whole(self, body: Part) -> Frame | None:
-        """Returns the only message of a request without envelopes, None if its messages are in envelopes."""
-        if self.message is not None:
-            return Frame(self.message, self.coding)
-        return Frame(body, self.coding) if self.kind.end is None else None
+    def only(self, body: Part, limit: int) -> Frame:
+        """Returns the message of a method that takes one. Raises NotSupported, and as `frames` does."""
+        if self.kind.end is not None and body[:1] == b"\0":  # nearly every call: one envelope, without compression
+            size = int.from_bytes(body[1:HEAD])
+            if HEAD + size == len(body) and size <= limit:
+                return Frame(memoryview(body)[HEAD:])
+        return only(self.frames(body, limit))
 
     def answer(self, message: bytes, least: int) -> HttpResponse:
         """Returns the answer of a method with one answer. `least`: bytes from which on it is worth compressing."""
@@ -175,16 +183,12 @@ class Question(NamedTuple):
         if kind.end is not None:
             parts = (head(len(content), COMPRESSED if deflates else 0), content, kind.end(None, b""))
             whole = (requests.to_text(b"".join(parts)),) if kind.text else parts
-            return HttpResponse(200, self.head(), whole, kind.trailers(None))
+            return HttpResponse(200, self.head, whole, kind.trailers(None))
         headers: tuple[Header, ...] = ((b"content-type", kind.content_type),)
         if deflates:
             headers = (*headers, (b"content-encoding", b"gzip"))
         varies = deflates or self.message is not None
         return HttpResponse(200, (*headers, VARIES) if varies else headers, (content,))
-
-    def head(self) -> tuple[Header, ...]:
-        """Returns the headers of an answer in envelopes."""
-        return (*self.kind.head(), (self.kind.coding, b"gzip")) if self.deflates else self.kind.head()
 
     def part(self, message: bytes, least: int) -> bytes:
         """Returns one of an answer's envelopes."""
@@ -248,7 +252,8 @@ def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: byt
     if media_type not in WEB:
         check_version(headers)
     coding = _coding(headers.get(kind.coding), kind)
-    return Question(method, kind, None, None, coding, _deflates(headers, kind, coding), KINDS[media_type].text)
+    deflates, encoded = _deflates(headers, kind, coding), KINDS[media_type].text
+    return Question(method, kind, None, None, coding, deflates, encoded, kind.head(deflates=deflates))
 
 
 def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:

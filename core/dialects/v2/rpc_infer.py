@@ -171,7 +171,7 @@ def content_types(message: ModelInferRequest, parameters: Mapping[str, Any]) -> 
     outputs = [
         (tensor.name, _parameters(tensor.parameters, REQUEST)) for tensor in message.outputs if tensor.parameters
     ]
-    return of_request(parameters, inputs, outputs)
+    return of_request(parameters, inputs, outputs) if parameters or outputs or any(inputs) else None
 
 
 def _check_parts(message: ModelInferRequest, contents: Sequence[Part]) -> None:

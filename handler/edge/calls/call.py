@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.deadline import NEVER, within
 from core.dialects.connect.codes import DeadlineExceeded
-from core.dialects.connect.envelopes import Frame, check_messages, only
+from core.dialects.connect.envelopes import Frame, check_messages
 from core.dialects.connect.protocol import Question
 from core.dialects.connect.requests import from_text
 from core.errors import ServingError
@@ -102,8 +102,7 @@ class RemoteCall:
             return self._question.kind.refuse(error, own_id())
 
     async def _only(self, body: Part, leaving: Leaving) -> HttpResponse:
-        frame = self._question.whole(body) or only(self._frames(body))
-        answer: HttpResponse = await self._answer(frame, self._timing, leaving)
+        answer: HttpResponse = await self._answer(self._message(body), self._timing, leaving)
         return answer
 
     async def exchange(self, receive: Receive, send: Send) -> None:
@@ -118,7 +117,7 @@ class RemoteCall:
 
     async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
         """Answers until every message is answered, or the client has left. `left`: ends when it has."""
-        headers = [*self._question.head(), exchange.UNBUFFERED, *self._tools.clock.headers(self._timing)]
+        headers = [*self._question.head, exchange.UNBUFFERED, *self._tools.clock.headers(self._timing)]
         start = {"type": "http.response.start", "status": 200, "headers": headers}
         await send(start | {"trailers": True} if self._question.kind.native else start)
         if isinstance(self._tools.dispatcher, Inline):  # it has all parts at once
@@ -165,9 +164,9 @@ class RemoteCall:
             flight = self._options.flight
             await self._exchange(body.messages(), self._held, tell, lambda frame: flight.fits(frame.content))
         elif self.form is Form.WATCH:
-            await self._watch(only(self._frames(body)), tell)
+            await self._watch(self._message(body), tell)
         elif self.form is Form.STREAM:
-            await _tell_each(self._each(only(self._frames(body))), tell)
+            await _tell_each(self._each(self._message(body)), tell)
         else:
             check_messages(body)
             # Their bytes count already, as those of the body.
@@ -188,7 +187,7 @@ class RemoteCall:
                     yield answer
 
     async def _messages(self, body: Part) -> AsyncGenerator[Frame]:
-        for frame in self._frames(body):
+        for frame in self._question.frames(body, self._options.limit):
             yield frame
 
     def _id_of(self, frame: Frame) -> str:
@@ -228,8 +227,8 @@ class RemoteCall:
         rpc = self._question.method.rpc
         return guarded(self._tools.dispatcher.answer(job, rpc.waits, self._until, leaving), codec, rpc.name)
 
-    def _frames(self, body: Part) -> Iterator[Frame]:
-        return self._question.frames(body, self._options.limit)
+    def _message(self, body: Part) -> Frame:
+        return self._question.only(body, self._options.limit)
 
     def _late(self) -> DeadlineExceeded:
         error = DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")

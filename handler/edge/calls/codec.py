@@ -46,9 +46,6 @@ class EnvelopeCodec(MessageCodec):
     def ref(self) -> ModelRef | None:
         return None if self._inflate is not None or self._question.deflates else super().ref()
 
-    def is_long(self) -> bool:
-        return self._inflate is not None or super().is_long()
-
     def instead(self, error: ServingError) -> Any:
         """Returns what is sent in place of an error that is not the protocol's own; None if it is an error."""
         return None if isinstance(error, EdgeError) else super().instead(error)

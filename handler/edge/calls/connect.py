@@ -4,6 +4,7 @@ So is gRPC, where the server speaks HTTP/2. Imported with the first such request
 protocols; this module finds the method, and refuses.
 """
 
+from functools import partial
 from typing import Final
 
 from core.dialects.connect import protocol
@@ -11,15 +12,19 @@ from core.dialects.connect.codes import UnknownMethod
 from core.dialects.rpcs import ABSENT, RPCS
 from core.errors import NotSupported, ServingError
 from core.rpc import Form
-from core.wire import HttpResponse, Part
+from core.wire import HttpResponse, Part, by_name
 from handler.edge import exchange
 from handler.edge.calls.call import CallTools, RemoteCall
-from handler.edge.calls.codec import CallOptions
+from handler.edge.calls.codec import CallOptions, EnvelopeCodec
+from handler.edge.calls.messages import failed
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
+from handler.edge.jobs import Job, ServedModels, WholeHead
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import called, own_id, refused
+from handler.edge.observe.record import Record, called, own_id, refused
 from handler.edge.timing import Timing
+
+LEAST_SECONDS: Final = 1.0
 
 
 class Calls:
@@ -30,6 +35,43 @@ class Calls:
     def __init__(self, tools: CallTools, options: CallOptions) -> None:
         self._tools = tools
         self.options = options
+
+    def head(self, scope: Scope, path: str) -> WholeHead | None:
+        """Returns the head of a call that may be answered at once; None for one that has to come by ASGI.
+
+        A call may that has one message each way, and a deadline that is no closer than a second.
+        """
+        method = self.methods.get(path)
+        if method is None or method.form is not Form.UNARY or scope["method"] != "POST":
+            return None
+        headers = by_name(scope["headers"])
+        try:
+            question = protocol.question(method, "POST", path, headers, b"")
+        except ServingError:
+            return None
+        is_late = question.seconds is not None and question.seconds < LEAST_SECONDS
+        if is_late or question.encoded or (question.kind.native and not exchange.goes_both_ways(scope)):
+            return None
+        answer = partial(self._at_once, question)
+        return WholeHead(scope, headers, method.rpc.right, None, protocol.carrier(headers), answer)
+
+    def _at_once(
+        self, question: protocol.Question, body: bytes, models: ServedModels, record: Record
+    ) -> HttpResponse | None:
+        """Returns the answer to a whole call, None if it is not sure to be short."""
+        rpc, options = question.method.rpc, self.options
+        try:
+            frame = question.only(body, options.limit)
+        except ServingError as error:
+            refused(error)
+            return question.kind.refuse(error, own_id())
+        codec = record.codec = EnvelopeCodec(question, frame, options)
+        try:
+            answer: HttpResponse | None = self._tools.dispatcher.at_once(Job(codec, models, record.timing), rpc.waits)
+        except Exception as error:  # noqa: BLE001 - each has an answer
+            failure = failed(error, codec, rpc.name).with_traceback(None)  # it would hold this frame
+            answer = codec.instead(failure) or question.kind.refuse(failure, own_id())
+        return answer
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
         """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""

@@ -36,13 +36,8 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
     """
     try:
         return await work
-    except ServingError as error:
-        failure = codec.worded(error)
-        refused(failure)
-    except Exception:
-        log.exception("%s failed", name)
-        failure = ModelFailed(INTERNAL)
-        refused(failure)
+    except Exception as error:  # noqa: BLE001 - each has an answer
+        failure = failed(error, codec, name)
     try:
         instead = codec.instead(failure)
         if instead is None:
@@ -50,6 +45,17 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
         return instead
     finally:
         del failure  # its traceback holds this frame: a circle, with the request's body in it
+
+
+def failed(error: Exception, codec: Answering, name: str) -> ServingError:
+    """Returns an error as the client reads it, and notes it."""
+    if isinstance(error, ServingError):
+        failure = codec.worded(error)
+    else:
+        log.error("%s failed", name, exc_info=error)
+        failure = ModelFailed(INTERNAL)
+    refused(failure)
+    return failure
 
 
 class Refusals:
@@ -92,6 +98,8 @@ class MessageCodec:
         self.size = len(body)
 
     def is_long(self) -> bool:
+        if self._inflate is not None:
+            return True
         if self._is_long is None:
             self._is_long = self.size > QUICKLY_READ and not self._is_raw()
         return self._is_long

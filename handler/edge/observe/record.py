@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, shown
 from core.records import NamedTuple
-from core.wire import REQUEST_ID, Header, MethodNotAllowed, Right, RouteNotFound, by_name
+from core.wire import REQUEST_ID, Header, HttpResponse, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
 from handler.edge.exchange import TRAILERS, Send
 
@@ -83,6 +83,10 @@ class Record:
         """Sets how messages are sent, of a record that has begun without it."""
         self._send = send
 
+    def answered(self, answer: HttpResponse) -> None:
+        """Notes the status of an answer: a call of gRPC has it in its trailers."""
+        self.status = _code(answer.trailers) if answer.trailers else answer.status
+
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
         """Passes a message of ASGI on."""
         if message["type"] == "http.response.start":
@@ -99,10 +103,12 @@ class Record:
 
 def _code(trailers: Sequence[Header]) -> str:
     """Returns the name of gRPC's code in trailers."""
+    number = dict(trailers)[b"grpc-status"]
+    if number == b"0":
+        return OK
     from core.dialects.connect.codes import CODES  # noqa: PLC0415 - not for servers whose clients speak REST alone
 
-    number = int(dict(trailers)[b"grpc-status"])
-    return next((code.name.upper() for code in CODES.values() if code.number == number), OK)
+    return next(code.name.upper() for code in CODES.values() if code.number == int(number))
 
 
 RECORD: Final[ContextVar[Record]] = log_lines.RECORD

@@ -7,6 +7,7 @@ requests.
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import zttp
@@ -23,6 +24,8 @@ from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
 from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.watch import Stage, watch_of
+from handler.edge.server.whole import Sending, requests_of
+from handler.edge.server.whole_streams import OF_A_BODY, WholeStreams
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client of HTTP/2 sends first (RFC 9113 3.4)."""
@@ -40,6 +43,8 @@ ANY_STREAM: Final = 2**31 - 1
 """The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
+OF_REQUESTS: Final = (zttp.Request, *OF_A_BODY)
+"""Events of which uvicorn makes requests."""
 
 
 class EitherHttp(BoundedHttp):
@@ -96,13 +101,13 @@ class BoundedHttp2(ZttpH2Protocol):
         self.since = 0.0
         self._watch = watch_of(server_state, limits, self.timeout_keep_alive, loop)
         self._paced = Paced(self.app, limits)
-        self.app = self._serve
+        self._whole = WholeStreams(self, requests_of(config))
         self._begun = 0
         self._running = 0
         self._resumed = 0
         self._is_announced = False
         self._is_left = False
-        self._credit = asyncio.Event()
+        self._credit: asyncio.Event | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
@@ -112,6 +117,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._joined.flush()
         self._close_if_left()
         if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
             self.transport.pause_reading()
@@ -124,22 +130,25 @@ class BoundedHttp2(ZttpH2Protocol):
     def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
         has_credit = False
         try:
-            for event in super().events():
-                has_credit = has_credit or isinstance(event, CREDITS)
-                # It speaks of streams that the server would begin (RFC 9113 6.8): the client's own may follow it, and
-                # uvicorn would refuse them.
-                self._is_left = self._is_left or isinstance(event, zttp.GoAway)
-                if not isinstance(event, zttp.GoAway):
-                    yield event
+            while (event := self.conn.next_event()) is not zttp.NEED_DATA:
+                kind = type(event)
+                has_credit = has_credit or kind in CREDITS
+                if kind is zttp.GoAway:
+                    # It speaks of streams that the server would begin (RFC 9113 6.8): the client's own may follow it,
+                    # and uvicorn would refuse them.
+                    self._is_left = True
+                elif kind in OF_REQUESTS:
+                    yield from self._whole.passed(event)
         except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
             self.logger.debug("Invalid HTTP/2 received: %s", error)
             self.flush()
             self.transport.close()
+        yield from self._whole.rest()
         if has_credit:
             self._wake()
 
     def handle_request(self, event: zttp.Request) -> None:
-        reason = self._reset_for(event)
+        reason = self.reset_for(event)
         if reason is not None:
             self.conn.stream(event.stream_id).reset(reason)
             return
@@ -147,6 +156,7 @@ class BoundedHttp2(ZttpH2Protocol):
         if not self._is_over():
             self._running += 1
             self._watch.requests += 1
+        self.app = partial(self._serve, self._whole.sendings.pop(event.stream_id, None))
         super().handle_request(event)
         cycle = self.cycles[event.stream_id]
         if event.end_stream:  # zttp has no event of its own for it, and uvicorn waits for one
@@ -157,7 +167,19 @@ class BoundedHttp2(ZttpH2Protocol):
         if event.stream_id >= LAST_STREAM and not self._is_announced:
             self._announce()
 
-    def _reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
+    def flush_now(self) -> None:
+        """Sends what zttp has, without a wait for the end of the turn."""
+        if not self.transport.is_closing():
+            self._joined.send(self.conn.data_to_send())
+
+    def answered(self, stream_id: int) -> None:
+        """Counts a request that was answered at once."""
+        self._begun += 1
+        self.server_state.total_requests += 1
+        if stream_id >= LAST_STREAM and not self._is_announced:
+            self._announce()
+
+    def reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
         """Returns why a request gets a reset instead of an answer."""
         if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
             return zttp.H2ErrorCode.PROTOCOL_ERROR
@@ -172,9 +194,9 @@ class BoundedHttp2(ZttpH2Protocol):
         limit = self.limit_concurrency
         return limit is not None and max(len(self.connections), len(self.tasks)) >= limit
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, sending: Sending | None, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await (self._refusal(scope) or self._paced)(scope, receive, send)
+            await (sending or self._refusal(scope) or self._paced)(scope, receive, send)
         finally:
             self._running -= 1
             self._watch.requests -= 1
@@ -199,12 +221,14 @@ class BoundedHttp2(ZttpH2Protocol):
 
     async def credit(self, until: float) -> None:
         """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""
+        credit = self._credit = self._credit or asyncio.Event()
         async with asyncio.timeout_at(until):
-            await self._credit.wait()
+            await credit.wait()
 
     def _wake(self) -> None:
-        self._credit.set()
-        self._credit = asyncio.Event()
+        credit, self._credit = self._credit, None
+        if credit is not None:
+            credit.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

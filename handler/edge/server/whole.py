@@ -15,8 +15,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from core.records import NamedTuple
-from core.wire import Part
-from handler.edge.exchange import Headers, Receive, Scope, Send, lines_of
+from core.wire import Header, HttpResponse, Part
+from handler.edge.exchange import PIECE, Headers, Receive, Scope, Send, lines_of
 from handler.edge.server.flow import JoinedWrites, PacedFlow, add
 
 REMEMBERED: Final = 1024
@@ -26,6 +26,10 @@ LONGEST_LENGTH: Final = 18
 LONGEST_HEAD: Final = 4096
 MOST_NEW: Final = 8
 """So many heads of a connection in a row that were not repeated: further ones are not remembered."""
+
+
+Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
+Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestHead(Protocol):
@@ -41,12 +45,11 @@ class WholeRequests(Protocol):
         """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
         ...
 
-    def answer(
-        self, head: Any, body: bytes, write: Callable[[int, bytes, Sequence[Part]], None]
-    ) -> "bool | Callable[[Scope, Receive, Send], Awaitable[None]]":
+    def answer(self, head: Any, body: bytes, write: Write, most: int) -> bool | Sending:
         """Writes the answer and returns True. False: the request has to come by ASGI. Else what sends the answer.
 
-        `write`: takes a status, the lines of the headers, and the body, which is empty for HEAD. Raises nothing.
+        `write`: takes the answer, further headers, and the body, which is empty for HEAD. `most`: bytes of a body that
+        it may get. Raises nothing.
         """
         ...
 
@@ -134,7 +137,7 @@ class WholeHttp(HttpToolsProtocol):
         if body is None or repeated is None or requests is None or self.flow.write_paused:
             return False
         self._new = 0
-        found = requests.answer(repeated.head, body, self._write)
+        found = requests.answer(repeated.head, body, self._write, PIECE)
         if found is True:
             return True
         self._asked = found
@@ -198,13 +201,15 @@ class WholeHttp(HttpToolsProtocol):
             return False
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._answered = head, len(body)
-        return requests.answer(head, body, self._write)
+        return requests.answer(head, body, self._write, PIECE)
 
-    def _write(self, status: int, lines: bytes, body: Sequence[Part]) -> None:
+    def _write(self, answer: HttpResponse, more: Sequence[Header], body: Sequence[Part]) -> None:
         defaults = self.server_state.default_headers
         if self._defaults[0] is not defaults:  # a list of its own each second, with the date
             self._defaults = defaults, lines_of(tuple(defaults))
-        self.joined.send(b"".join((STATUS_LINE[status], self._defaults[1], lines, *body)))
+        lines = [b"%b: %b\r\n" % header for header in more]
+        start = STATUS_LINE[answer.status], self._defaults[1], lines_of(answer.headers)
+        self.joined.send(b"".join((*start, *lines, b"\r\n", *body)))
         self.server_state.total_requests += 1
 
 

@@ -335,7 +335,7 @@ def test_an_answer_of_grpc_web_is_an_envelope_and_trailers(content_type: bytes) 
 def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
     """Each envelope then says whether it is compressed."""
     question = asked("ModelStreamInfer", STREAM, connect_accept_encoding=b"gzip")
-    assert (b"connect-content-encoding", b"gzip") in question.head()
+    assert (b"connect-content-encoding", b"gzip") in question.head
     assert question.part(b"z", 10) == envelope(b"z")
     assert question.part(b"z" * 50, 10)[0] == 1
 

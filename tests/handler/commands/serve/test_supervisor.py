@@ -20,6 +20,7 @@ from handler import cli
 from handler.commands.serve import server, supervisor, worker
 from handler.commands.serve.server import NOT_STARTED, Serving
 from handler.commands.serve.supervisor import Supervisor, reason
+from handler.edge.at_once import AtOnce
 from handler.edge.server.whole import requests_of
 from handler.settings import InvalidSettings
 from tests.handler.edge.client import ROOT
@@ -260,7 +261,9 @@ def test_a_worker_serves_its_share(
     assert type(first).__name__ == "Beside"
     for each in served:
         each.config.load()
-    assert [requests_of(each.config) for each in served] == [first._app.rest, other.rest]
+    apps = first._app, other
+    assert [type(requests_of(each.config)) for each in served] == [AtOnce, AtOnce]
+    assert [requests_of(each.config) for each in served] == [each.whole_requests for each in apps]
     assert (other.settings.threads, other.settings.workers) == (3, 2)
     printed = capsys.readouterr().out
     assert printed.count("dragoman serves ") == 1

@@ -1,4 +1,4 @@
-"""handler.edge.rest: a whole request has the answer that it has by ASGI, or none at once."""
+"""handler.edge.at_once: a whole request has the answer that it has by ASGI, or none at once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import asyncio
 import gzip
 import json
 import re
+import time
+from base64 import b64encode
+from collections import Counter
 from contextlib import closing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from core.operations import ModelRef
+from core.wire import HttpStream
+from handler.edge.exchange import PIECE, TRAILERS
 from handler.lifecycle.single_flight import Background
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.client import BODY, INFER, ask, make
 from tests.support.asgi import spoken
+from tests.support.connect_client import envelope
+from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +42,19 @@ HEAD = json.dumps(
 ).encode()
 BINARY = HEAD + b"\0\0\0\0"
 LENGTH = (b"inference-header-content-length", b"%d" % len(HEAD))
+CALL, LIVE = "/inference.GRPCInferenceService/ModelInfer", "/inference.GRPCInferenceService/ServerLive"
+GRPS_LIVE = "/grps.protos.v1.GrpsService/CheckLiveness"
+MESSAGE = question("half_plus_three", raw("x", "FP32", np.array([1, 2.5], np.float32))).SerializeToString()
+CALL_JSON = json.dumps(
+    {
+        "modelName": "half_plus_three",
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": ["2"], "contents": {"fp32Contents": [1, 2.5]}}],
+    }
+).encode()
+INT8 = question("half_plus_three", raw("x", "INT8", np.array([1], np.int8))).SerializeToString()
+PROTO, CONNECT_JSON, WEB, NATIVE = (
+    (b"content-type", b"application/" + name) for name in (b"proto", b"json", b"grpc-web+proto", b"grpc")
+)
 
 
 @pytest.fixture
@@ -49,38 +71,41 @@ def prove(app: App) -> None:
         assert ask(app, "POST", INFER, BODY + b" " * 200)[0] == 200
 
 
-def whole(app: App, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Any:
-    """Returns (status, headers, body) of what was answered at once, else what the application returned."""
+def whole(
+    app: App, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = (), most: int = PIECE
+) -> Any:
+    """Returns (status, headers, body, trailers) of what was answered at once, else what the application returned."""
     assert app.whole_requests is not None
     head = app.whole_requests.head(scope(method, path, headers))
     if head is None:
         return None
     got: list[Any] = []
-    found = app.whole_requests.answer(head, body, lambda *answer: got.append(answer))
+    found = app.whole_requests.answer(head, body, lambda *answer: got.append(answer), most)
     if found is not True:
         assert not got
         return found
-    ((status, lines, parts),) = got
-    assert lines.endswith(b"\r\n\r\n")
-    return status, dict(line.split(b": ", 1) for line in lines[:-4].split(b"\r\n")), b"".join(parts)
+    ((answer, more, parts),) = got
+    return answer.status, dict([*answer.headers, *more]), b"".join(parts), answer.trailers
 
 
 def scope(method: str, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> dict[str, Any]:
-    """Returns a scope as uvicorn makes it."""
+    """Returns a scope as uvicorn makes it; for a call of gRPC, over HTTP/2."""
     base = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-    return base | {"headers": [*headers], "client": ("127.0.0.1", 1), "root_path": ""}
+    base |= {"headers": [*headers], "client": ("127.0.0.1", 1), "root_path": ""}
+    return base | {"extensions": {TRAILERS: {}}} if NATIVE in headers else base
 
 
 def by_asgi(app: App, method: str, path: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Any:
     request = {"type": "http.request", "body": body, "more_body": False}
     start, *pieces = asyncio.run(spoken(app, scope(method, path, headers), request))
-    return start["status"], dict(start["headers"]), b"".join(piece["body"] for piece in pieces)
+    trailers = tuple(pieces.pop()["headers"]) if start.get("trailers") else ()
+    return start["status"], dict(start["headers"]), b"".join(piece["body"] for piece in pieces), trailers
 
 
 def without_times(answer: Any) -> Any:
-    status, headers, body = answer
+    status, headers, *rest = answer
     headers = {name: re.sub(rb"dur=[0-9.]+", b"", value) for name, value in headers.items()}
-    return status, headers, body
+    return status, headers, *rest
 
 
 @pytest.mark.parametrize(
@@ -98,6 +123,24 @@ def without_times(answer: Any) -> Any:
         ("POST", f"{V1}:classify", b"{}", (JSON,)),
         ("GET", "/v2/health/live", b"", ()),
         ("HEAD", "/v2/health/live", b"", ()),
+        ("POST", CALL, MESSAGE, (PROTO,)),
+        ("POST", CALL, MESSAGE, (PROTO, (b"connect-timeout-ms", b"1000"))),
+        ("POST", CALL, CALL_JSON, (CONNECT_JSON,)),
+        ("POST", CALL, envelope(MESSAGE), (WEB,)),
+        ("POST", CALL, envelope(MESSAGE), (NATIVE,)),
+        ("POST", CALL, envelope(MESSAGE), (NATIVE, (b"grpc-timeout", b"2S"))),
+        ("POST", LIVE, envelope(b""), (NATIVE,)),
+        ("POST", LIVE, b"{}", (CONNECT_JSON,)),
+        *(("POST", CALL, body, (kind,)) for body in (INT8, MESSAGE[:-1]) for kind in (PROTO, CONNECT_JSON)),
+        *(("POST", CALL, envelope(body), (kind,)) for body in (INT8, MESSAGE[:-1]) for kind in (WEB, NATIVE)),
+        ("POST", CALL, b"", (NATIVE,)),
+        ("POST", CALL, envelope(MESSAGE)[:-1], (NATIVE,)),
+        ("POST", CALL, envelope(MESSAGE, MESSAGE), (WEB,)),
+        ("POST", CALL, envelope(MESSAGE, flags=1), (NATIVE,)),
+        ("POST", CALL, envelope(MESSAGE, flags=2), (NATIVE,)),
+        ("POST", CALL, bytes(4), (NATIVE,)),
+        ("POST", GRPS_LIVE, envelope(b"\xff"), (NATIVE,)),
+        ("POST", GRPS_LIVE, b"\xff", (PROTO,)),
     ],
 )
 def test_a_whole_request_has_the_answer_of_asgi(quick: App, method: str, path: str, body: bytes, headers: Any) -> None:
@@ -109,11 +152,17 @@ def test_a_whole_request_has_the_answer_of_asgi(quick: App, method: str, path: s
     first = counted(quick)
     by_asgi(quick, method, path, body, headers)
     second = counted(quick)
-    assert first - before == second - first == 1
+    assert first - before == second - first
+    assert first.total() > before.total()
 
 
-def counted(app: App) -> int:
-    return sum(sum(tally.times.steps) for tally in app.observer.counts.tallies.values())
+def counted(app: App) -> Counter[Any]:
+    """Returns all requests and failures that were counted, with their bytes, and the model's inferences."""
+    counts: Counter[Any] = Counter(app.observer.counts.refusals)
+    for key, tally in app.observer.counts.tallies.items():
+        counts += Counter({key: sum(tally.times.steps), (key, "bytes"): tally.received + tally.sent})
+    (model,) = app.registry.statistics(ModelRef("half_plus_three"), Background())
+    return counts + Counter(app.observer.counts.failures) + Counter(model=model.inference_count)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +176,16 @@ def counted(app: App) -> int:
         ("POST", INFER, BODY + b" " * 200_000, ()),
         ("POST", INFER, gzip.compress(BODY, mtime=0), ((b"content-encoding", b"gzip"),)),
         ("POST", "/v2/repository/models/iris/load", b"", ()),
-        ("POST", "/inference.GRPCInferenceService/ModelInfer", b"", ()),
+        ("POST", CALL, b"", ()),
+        ("GET", LIVE, b"", ()),
+        ("POST", "/inference.GRPCInferenceService/Nothing", b"", (PROTO,)),
+        ("POST", "/inference.GRPCInferenceService/ModelStreamInfer", envelope(MESSAGE), (NATIVE,)),
+        ("POST", CALL, MESSAGE, (PROTO, (b"connect-timeout-ms", b"999"))),
+        ("POST", CALL, MESSAGE, (PROTO, (b"connect-timeout-ms", b"soon"))),
+        ("POST", CALL, gzip.compress(MESSAGE, mtime=0), (PROTO, (b"content-encoding", b"gzip"))),
+        ("POST", CALL, b64encode(envelope(MESSAGE)), ((b"content-type", b"application/grpc-web-text"),)),
+        ("POST", CALL, question("nobody").SerializeToString(), (PROTO,)),
+        ("POST", CALL, MESSAGE + bytes(200_000), (PROTO,)),
     ],
 )
 def test_what_may_wait_comes_by_asgi(quick: App, method: str, path: str, body: bytes, headers: Any) -> None:
@@ -143,8 +201,8 @@ def test_each_answer_has_an_id_of_its_own(quick: App) -> None:
     rest: Any = quick.whole_requests
     head, ids = rest.head(scope("POST", INFER)), []
     for _ in range(2):
-        rest.answer(head, BODY, lambda _status, lines, _parts: ids.append(re.findall(rb"x-request-id: (\S+)", lines)))
-    assert len({*map(tuple, ids)}) == 2
+        rest.answer(head, BODY, lambda _answer, more, _parts: ids.append(dict(more)[b"x-request-id"]), PIECE)
+    assert len({*ids}) == 2
 
 
 def test_a_body_over_the_limit_is_refused_by_asgi() -> None:
@@ -155,19 +213,26 @@ def test_a_body_over_the_limit_is_refused_by_asgi() -> None:
         assert whole(app, "GET", "/v2/health/live", b"1234") is False
 
 
-def test_a_long_answer_is_sent_by_an_application(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [(INFER, BODY, (JSON,)), (CALL, MESSAGE, (PROTO,)), (CALL, envelope(MESSAGE), (NATIVE,))],
+)
+def test_a_long_answer_is_sent_by_an_application(
+    quick: App, path: str, body: bytes, headers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has been made: the model runs once. Its client may read slowly."""
-    expected = by_asgi(quick, "POST", INFER, BODY, ())
-    monkeypatch.setattr("handler.edge.exchange.PIECE", 10)
+    request = "POST", path, body, (*headers, (b"x-request-id", b"mine"))
     before = counted(quick)
-    sending = whole(quick, "POST", INFER, BODY)
-    runs = quick.registry.statistics(None, Background())[0].inference_count
-    start, *pieces = asyncio.run(spoken(sending, scope("POST", INFER)))
-    headers = without_times(expected)[1]
-    assert without_times((start["status"], dict(start["headers"]), b""))[1].keys() == headers.keys()
-    assert b"".join(piece["body"] for piece in pieces) == expected[2]
-    assert quick.registry.statistics(None, Background())[0].inference_count == runs
-    assert counted(quick) == before + 1
+    expected = by_asgi(quick, *request)
+    first = counted(quick)
+    most = len(expected[2])
+    assert whole(quick, *request, most)[2] == expected[2]
+    monkeypatch.setattr("handler.edge.exchange.PIECE", 10)
+    second = counted(quick)
+    sending = whole(quick, *request, most - 1)
+    assert counted(quick)["model"] == second["model"] + 1
+    assert without_times(by_asgi(sending, *request)) == without_times(expected)
+    assert counted(quick) - second == second - first == first - before
 
 
 def test_an_error_of_our_own_is_phrased_and_logged(
@@ -175,11 +240,15 @@ def test_an_error_of_our_own_is_phrased_and_logged(
 ) -> None:
     """The server writes what it gets: an exception would end the connection."""
     monkeypatch.setattr("handler.edge.rest.HttpCodec.ref", lambda _: 1 / 0)
-    status, headers, body = whole(quick, "POST", INFER, BODY)
-    assert (status, headers[b"content-type"]) == (500, b"application/json")
-    assert set(json.loads(body)) >= {"error"}
-    assert "ZeroDivisionError" in caplog.text
-    assert b"division" not in body
+    monkeypatch.setattr("handler.edge.calls.codec.EnvelopeCodec.ref", lambda _: 1 / 0)
+    for path, key, body in ((INFER, "error", BODY), (CALL, "code", MESSAGE)):
+        by_asgi(quick, "POST", LIVE, b"", (PROTO,))
+        status, headers, answer, _ = whole(quick, "POST", path, body, (PROTO,))
+        assert (status, headers[b"content-type"]) == (500, b"application/json")
+        assert key in json.loads(answer)
+        assert "ZeroDivisionError" in caplog.text
+        assert b"division" not in answer
+        caplog.clear()
 
 
 def test_a_header_that_would_be_two_is_an_error_of_our_own(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +261,7 @@ def test_a_header_that_would_be_two_is_an_error_of_our_own(quick: App, monkeypat
         return HttpResponse(200, ((b"a", b"b\r\nc: d"),))
 
     monkeypatch.setattr(finish, broken)
-    status, headers, _ = whole(quick, "POST", INFER, BODY)
+    status, headers, *_ = whole(quick, "POST", INFER, BODY)
     assert status == 500
     assert not {b"a", b"c"} & headers.keys()
 
@@ -232,3 +301,21 @@ def test_an_observer_of_messages_has_all_requests_by_asgi(tmp_path: Any) -> None
     """A payload log takes the messages of ASGI."""
     with closing(make(PAYLOAD_LOG=tmp_path.as_uri())) as app:
         assert app.whole_requests is None
+
+
+def test_a_stream_that_was_begun_at_once_ends_with_its_client(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request has been read, but the server has not passed it on yet."""
+    made = []
+
+    def long() -> Iterator[bytes]:
+        while len(made) < 5000:
+            time.sleep(0.001)
+            made.append(b"x")
+            yield b"x"
+
+    monkeypatch.setattr("handler.edge.rest.HttpCodec.finish", lambda *_, **__: HttpStream(200, (), long()))
+    sending = whole(quick, "POST", INFER, BODY)
+    pieces = [{"type": "http.request", "body": piece, "more_body": piece != b"}"} for piece in (BODY[:-1], b"}")]
+    start, *_ = asyncio.run(spoken(sending, scope("POST", INFER), *pieces, leaves=True))
+    assert start["status"] == 200
+    assert len(made) < 5000

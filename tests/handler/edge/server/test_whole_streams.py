@@ -1,0 +1,236 @@
+"""handler.edge.server.whole_streams: connections of HTTP/2 to an application that answers at once."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.wire import HttpResponse
+from handler.edge.server.http2 import LAST_STREAM, EitherHttp
+from handler.edge.server.limits import Limits
+from handler.edge.server.whole import LONGEST_HEAD
+from handler.edge.server.whole_streams import MOST_AT_ONCE
+from tests.support.bounded import Whole, serving
+from tests.support.http2 import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    RST_STREAM,
+    Http2,
+    asking,
+    frame,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CANCEL = b"\0\0\0\x08"
+LIMITS = Limits(head=8000, head_seconds=30, pause=30, drain=300_000, connections=20)
+
+
+@pytest.fixture
+def app() -> Whole:
+    return Whole()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def port(request: pytest.FixtureRequest, app: Whole) -> Iterator[int]:
+    """The port of a server of the application."""
+    with serving(request.param, LIMITS, EitherHttp, app=app) as port:
+        yield port
+
+
+def posted(stream: int, body: bytes, *headers: tuple[str, str], path: str = "/") -> bytes:
+    return asking(stream, "POST", path, *headers, ends=False) + frame(DATA, stream, body, END_STREAM)
+
+
+def test_repeated_heads_are_parsed_once(port: int, app: Whole) -> None:
+    """Each request has its own body. Another head is another request."""
+    with Http2(port) as client:
+        for number, size in enumerate((5, 0, 12, 4000, 5)):
+            client.send(posted(2 * number + 1, b"x" * size))
+            assert client.answer(2 * number + 1) == (200, b"x" * size)
+        assert (app.heads, app.answers) == (1, 5)
+        for number, headers in enumerate([[("a", "b")], [("a", "c")], [("a", "c"), ("a", "d")]], 6):
+            client.send(posted(2 * number + 1, b"x", *headers))
+            found = client.of(2 * number + 1, HEADERS)
+            assert found is not None
+            assert f"|{'|'.join(value for _, value in headers)}|".encode() in found.payload
+        client.send(asking(19, "HEAD", "/"))
+        assert client.answer(19) == (200, b"")
+    assert (app.heads, app.answers, app.calls) == (5, 9, 0)
+
+
+def test_a_long_head_is_not_remembered(port: int, app: Whole) -> None:
+    """Nor is it answered at once: a connection would hold it for ever."""
+    with Http2(port) as client:
+        client.send(posted(1, b"x", ("a", "b" * LONGEST_HEAD)))
+        assert client.answer(1) == (200, b"x")
+        client.send(posted(3, b"x", ("a", "b" * LIMITS.head)))
+        assert client.answer(3)[0] == 431
+    assert (app.heads, app.answers, app.calls) == (0, 0, 1)
+
+
+def test_so_many_requests_are_answered_in_one_turn(port: int, app: Whole) -> None:
+    """The rest comes by ASGI. The next turn begins to count anew."""
+    with Http2(port) as client:
+        for turn in range(2):
+            streams = [2 * (20 * turn + number) + 1 for number in range(20)]
+            client.send(*(posted(stream, b"%d" % stream) for stream in streams))
+            got = {}
+            while len(got) < len(streams):
+                found = client.next()
+                assert found is not None
+                if found.kind == DATA and found.payload:
+                    got[found.stream] = found.payload
+            assert got == {stream: b"%d" % stream for stream in streams}
+    assert (app.answers, app.calls) == (2 * MOST_AT_ONCE, 2 * (20 - MOST_AT_ONCE))
+
+
+def test_an_answer_that_the_client_has_no_room_for_comes_by_asgi(app: Whole) -> None:
+    """By the stream's window, and by the connection's."""
+    with serving("uvloop", LIMITS, EitherHttp, app=app) as port:
+        with Http2(port, window=3) as client:
+            client.send(posted(1, b"123"), posted(3, b"1234"))
+            assert client.answer(1) == (200, b"123")
+            client.take(1, 3)
+            assert client.answer(3) == (200, b"1234")
+        assert (app.answers, app.calls) == (1, 1)
+        with Http2(port) as client:
+            client.send(posted(1, b"long"), posted(3, b"long"))  # 50,000 bytes each, of 65,535
+            assert client.answer(1) == (200, b"long".ljust(50_000))
+            client.take(100_000)
+            assert client.answer(3) == (200, b"long".ljust(50_000))
+    assert (app.answers, app.calls) == (2, 2)
+
+
+def test_what_was_made_is_sent_and_what_takes_longer_comes_by_asgi(port: int, app: Whole) -> None:
+    """On a head that is known and on a new one; and the next request has its answer at once again."""
+    with Http2(port) as client:
+        for number, body in enumerate((b"sent 1", b"later", b"at once", b"sent 2", b"later", b"at once")):
+            expected = b"made:" + body if body.startswith(b"sent") else body
+            client.send(posted(2 * number + 1, body))
+            assert client.answer(2 * number + 1) == (200, expected)
+    assert (app.heads, app.answers, app.calls) == (1, 2, 2)
+
+
+def test_a_body_that_comes_later_is_awaited(port: int, app: Whole) -> None:
+    """The request has begun by then."""
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", ends=False))
+        while not app.calls:
+            threading.Event().wait(0.001)
+        client.send(frame(DATA, 1, b"one"), posted(3, b"two"), frame(DATA, 1, b"", END_STREAM))
+        assert {client.answer(3), client.answer(1)} == {(200, b"two"), (200, b"one")}
+    assert (app.answers, app.calls) == (1, 1)
+
+
+def test_a_request_that_is_reset_in_its_turn_never_begins(port: int, app: Whole) -> None:
+    """Neither at once nor by ASGI."""
+    reset = frame(RST_STREAM, 1, CANCEL)
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", ends=False), frame(DATA, 1, b"x"), reset, posted(3, b"y"))
+        assert client.answer(3) == (200, b"y")
+    assert (app.heads, app.answers, app.calls) == (1, 1, 0)
+
+
+def test_a_connection_that_answers_at_once_is_announced_to_end(port: int) -> None:
+    """As one whose requests come by ASGI."""
+    with Http2(port) as client:
+        client.send(posted(LAST_STREAM - 2, b"x"))
+        assert client.answer(LAST_STREAM - 2) == (200, b"x")
+        client.send(posted(LAST_STREAM, b"y"), posted(LAST_STREAM + 2, b"z"))
+        kinds = []
+        while (found := client.next()) is not None:
+            kinds.append((found.kind, found.stream))
+            if found.stream == LAST_STREAM + 2 and found.flags & END_STREAM:
+                break
+    assert (GOAWAY, 0) in kinds
+
+
+def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Whole) -> None:
+    """HTTP/2 has no header `connection`, and clients refuse it."""
+
+    def answer(_head: Any, body: bytes, write: Any, _most: int) -> bool:
+        headers = (b"connection", b"close"), (b"x-one", b"1")
+        write(HttpResponse(200, headers, (body, b"!"), ((b"grpc-status", b"0"),)), [(b"x-two", b"2")], (body, b"!"))
+        return True
+
+    app.answer = answer  # type: ignore[method-assign] # of this application alone
+    with serving("uvloop", LIMITS, EitherHttp, app=app) as port, Http2(port) as client:
+        client.send(posted(1, b"x"))
+        head, body, end = client.of(1, HEADERS), client.of(1, DATA), client.of(1, HEADERS)
+    assert head is not None
+    assert body is not None
+    assert end is not None
+    assert [name in head.payload for name in (b"x-one", b"x-two", b"connection", b" GMT")] == [True, True, False, True]
+    assert (body.payload, end.payload, end.flags & END_STREAM) == (b"x!", b"\0\x0bgrpc-status\x010", END_STREAM)
+
+
+def test_streams_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> None:
+    """The requests and the cuts are random; one application is asked for answers at once, the other one is not."""
+    numbers = random.Random(7)  # noqa: S311 - cuts, not secrets
+    other = Whole()
+    other.whole_requests = None  # type: ignore[assignment] # all by ASGI
+    with serving("uvloop", LIMITS, EitherHttp, app=app) as one, serving("uvloop", LIMITS, EitherHttp, app=other) as two:
+        for _ in range(150):
+            streams = [2 * number + 1 for number in range(numbers.randint(1, 6))]
+            frames = _shuffled(numbers, [_request(numbers, stream) for stream in streams])
+            wire = b"".join(frames)
+            cuts = sorted(numbers.choices(range(len(wire)), k=numbers.randint(0, 3)))
+            pieces = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+            pause = numbers.choice([0, 0.002])
+            kept = [stream for stream in streams if frame(RST_STREAM, stream, CANCEL) not in frames]
+            assert _told(one, pieces, pause, kept) == _told(two, pieces, pause, kept), pieces
+    assert app.answers > 100
+    assert app.calls > 100
+
+
+def _request(numbers: random.Random, stream: int) -> list[bytes]:
+    """Returns the frames of a request."""
+    body = numbers.choice([b"", b"x", b"later", b"long", b"12345" * 100])
+    method = numbers.choice(["POST", "POST", "POST", "GET", "HEAD"])
+    path = numbers.choice(["/", "/", "/", "/a%20b", "/stream", "/refuse", "/?a=b"])
+    headers = numbers.choice([(), (), (("a", "1"),), (("a", "1"), ("a", "2")), (("content-length", f"{len(body)}"),)])
+    if not body and numbers.random() < 0.5:
+        return [asking(stream, method, path, *headers)]
+    half = numbers.randint(0, len(body))
+    datas = [body[:half], body[half:]] if numbers.random() < 0.3 else [body]
+    frames = [frame(DATA, stream, data) for data in datas[:-1]]
+    frames = [asking(stream, method, path, *headers, ends=False), *frames, frame(DATA, stream, datas[-1], END_STREAM)]
+    return frames if numbers.random() > 0.1 else [*frames[:-1], frame(RST_STREAM, stream, CANCEL)]
+
+
+def _shuffled(numbers: random.Random, requests: list[list[bytes]]) -> list[bytes]:
+    """Returns the frames of all requests, which begin in their order; those of each one keep theirs."""
+    frames, begun = [], 0
+    while any(requests):
+        left = [request for request in requests[:begun] if request]
+        if begun < len(requests) and (not left or numbers.random() < 0.5):
+            left, begun = [requests[begun]], begun + 1
+        frames.append(numbers.choice(left).pop(0))
+    return frames
+
+
+def _told(port: int, pieces: list[bytes], pause: float, streams: list[int]) -> dict[int, list[bytes]]:
+    """Returns the heads without their dates, and the body of each stream."""
+    told: dict[int, list[bytes]] = {stream: [b"", b""] for stream in streams}
+    left = {*streams}
+    with Http2(port) as client:
+        client.take(1_000_000)
+        for piece in pieces:
+            client.socket.sendall(piece)
+            threading.Event().wait(pause)
+        while left:
+            found = client.next()
+            assert found is not None
+            if found.stream in left and found.kind in (HEADERS, DATA):
+                told[found.stream][found.kind == DATA] += re.sub(rb"[A-Z][a-z]{2}, .{20} GMT", b"", found.payload)
+            if found.kind == RST_STREAM or found.flags & END_STREAM:
+                left.discard(found.stream)
+    return told
