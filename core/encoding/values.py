@@ -92,18 +92,26 @@ def array_of(flat: Sequence[Any], dtype: DTypeLike) -> NDArray[Any]:
 
 def _from_list(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
     """Returns the elements, whose types are `kinds`."""
-    if datatype.is_float and kinds == {float} and len(flat) <= FEW and _bounded(flat):
-        return np.array(flat, datatype.numpy)
     if kinds <= {int, float}:
-        return _cast(_numbers(flat, kinds, datatype, name), datatype, name)
+        array = few(flat, kinds, datatype)
+        return array if array is not None else _cast(_numbers(flat, kinds, datatype, name), datatype, name)
     if datatype is BOOL and kinds <= {bool}:
         return np.array(flat, BOOL.numpy)
     return _cast(_mixed(flat, datatype, name), datatype, name)
 
 
-def _bounded(flat: Sequence[float]) -> bool:
-    """Decides whether every element is in the range of every float type; a NaN makes it False or does no harm."""
-    return max(flat) <= LARGEST_HALF and min(flat) >= -LARGEST_HALF
+def few(flat: Sequence[Any], kinds: set[type], datatype: DataType) -> NDArray[Any] | None:
+    """Returns a few numbers, of these types, that numpy takes as they are; None if they need a closer look."""
+    if not 0 < len(flat) <= FEW or not kinds <= {int, float}:
+        return None
+    if datatype.is_float:
+        low, high = -LARGEST_HALF, LARGEST_HALF  # the range of every float type
+    elif float in kinds or datatype is BF16 or datatype.is_bytes:
+        return None
+    else:
+        low, high = _range(datatype)
+    # A NaN makes the comparisons False or does no harm.
+    return np.array(flat, datatype.numpy) if low <= min(flat) and max(flat) <= high else None
 
 
 def _from_texts(name: str, shape: tuple[int, ...], data: Sequence[Any]) -> Tensor:

@@ -15,15 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BF16, BOOL, BYTES, DataType, NDArray
-from core.encoding.values import are_all_texts, array_of
+from core.encoding.values import are_all_texts, array_of, few
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
 from core.tensor import MAX_RANK, Tensor, TextTensor, objects
 
-FEW: Final = 128
-"""Elements up to which Python's own comparisons are faster than numpy's calls."""
-BOUND: Final = 65504.0
-"""The largest magnitude that is in the range of every float type."""
 B64: Final = {"b64"}
 KINDS: Final[dict[type, str]] = {
     type(None): "Null",
@@ -119,15 +115,9 @@ def elements(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
     if datatype is BOOL:
         _check(flat, kinds, {bool}, datatype)
         return np.array(flat, BOOL.numpy)
+    if (array := few(flat, kinds, datatype)) is not None:
+        return array
     if datatype.is_float or datatype is BF16:
-        if (
-            kinds == {float}
-            and len(flat) <= FEW
-            and max(flat) <= BOUND
-            and min(flat) >= -BOUND
-            and datatype is not BF16
-        ):
-            return np.array(flat, datatype.numpy)
         _check(flat, kinds, {int, float}, datatype)
         return _floats(_doubles(flat, datatype), datatype)
     _check(flat, kinds, {int}, datatype)

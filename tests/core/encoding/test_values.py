@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dialects.v1.values import elements
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding.jsonio import loads_exact
 from core.encoding.values import FEW, SLICE, Inexact, flatten, from_values
@@ -184,6 +185,29 @@ def test_what_fits_is_rounded_wherever_it_stands(value: float, size: int) -> Non
     if abs(value) == LARGEST:
         with pytest.raises(InvalidInput, match="out of range for FP32"):
             from_values("x", DATATYPES["FP32"], (size,), [*data[:-1], value * 1.000001])
+
+
+ENDS = [2**bits + more for bits in (0, 7, 8, 15, 16, 31, 32, 53, 63, 64) for more in (-1, 0)] + [65504, 65519, 65520]
+"""The ends of the datatypes' ranges."""
+
+
+@given(
+    datatype=st.sampled_from(NUMERIC),
+    data=st.lists(st.sampled_from(ENDS).flatmap(lambda x: st.sampled_from([x, -x, float(x)])), min_size=1, max_size=4)
+    | st.lists(st.floats(width=32), min_size=1, max_size=4),
+    convert=st.sampled_from([lambda data, kind: from_values("x", kind, (len(data),), data).array, elements]),
+)
+def test_few_numbers_are_converted_as_many_are(datatype: DataType, data: list[Any], convert: Any) -> None:
+    """Few are compared in Python, and many in numpy; in the Open Inference Protocol and in TensorFlow Serving's."""
+
+    def found(zeros: int) -> Any:
+        try:
+            array = convert([*data, *[0] * zeros], datatype)
+        except InvalidInput as error:
+            return type(error), error.message
+        return array.dtype, array[: len(data)].tobytes()
+
+    assert found(0) == found(FEW)
 
 
 @pytest.mark.parametrize("name", ["FP16", "FP32", "FP64"])
