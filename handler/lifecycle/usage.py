@@ -14,8 +14,11 @@ from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
 
 QUICK_RUNS: Final = 16
-QUICK_NS: Final = 500_000
-"""A model is quick once that many requests in a row took less than that many nanoseconds each, from body to answer."""
+QUICK_NS: Final = 1_000_000
+"""A model is quick once that many requests in a row took less than that many nanoseconds each, from body to answer.
+
+The model's own part counts twice: only that would run beside the event loop, as the rest holds the interpreter's lock.
+"""
 MOST_QUICK_RUNS: Final = 4
 """Times as many runs count. A longer request halves them: a hiccup of the machine is forgiven, a habit is not."""
 SLOW_NS: Final = 50_000_000
@@ -106,7 +109,8 @@ class Loaded:
         _ENDED.append((self._traffic, time.monotonic(), durations, protocol, success))
         if len(_ENDED) >= MOST_ENDED:
             settle()
-        self._pace.time(ns - durations[0], size, success=success, steady=self._steady)
+        ns += sum(durations[2:3]) - durations[0]
+        self._pace.time(ns, size, success=success, steady=self._steady)
 
     def asked(self, ns: int, kind: str, *, success: bool) -> None:
         """Counts one question that is not an inference; see Traffic.asked."""
@@ -232,7 +236,7 @@ class Pace:
         return size <= self._bytes and self._runs >= self._needed
 
     def time(self, ns: int, size: int, *, success: bool, steady: bool) -> None:
-        """Takes a request into account. `steady`: the model says that like requests take like times."""
+        """Takes a request of so many nanoseconds into account. `steady`: the model says that like ones take like times."""
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and steady:

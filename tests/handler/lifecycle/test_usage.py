@@ -184,6 +184,29 @@ def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int
     assert timed(*runs).is_quick(10) is is_quick
 
 
+@pytest.mark.parametrize(("durations", "is_quick"), [
+    ((10**9, QUICK_NS - 1, 0, 0), True),
+    ((0, QUICK_NS // 2, 0, QUICK_NS // 2 - 1), True),
+    ((0, QUICK_NS // 2, 0, QUICK_NS // 2), False),
+    ((0, 0, QUICK_NS // 2 - 1, 1), True),
+    ((0, 0, QUICK_NS // 2, 0), False),
+    ((0, QUICK_NS // 4, QUICK_NS // 4, QUICK_NS // 4), False),
+    ((0, QUICK_NS // 4, QUICK_NS // 4, QUICK_NS // 4 - 1), True),
+])  # fmt: skip
+def test_the_models_part_of_a_request_counts_twice_and_the_queue_not_at_all(
+    durations: tuple[int, ...], *, is_quick: bool
+) -> None:
+    """Only the model would run beside the event loop."""
+    model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "fake", None, None), steady=True)
+    pace = Pace()
+    loaded = Loaded(model, Folder(Path()), Gate(), Traffic(), pace)
+    for _ in range(QUICK_RUNS):
+        loaded.record(durations, 10, success=True)
+    assert pace.is_quick(10) is is_quick
+    loaded.record((10**9, SLOW_NS + 1), 10, success=False)
+    assert not pace.is_quick(10)
+
+
 def test_a_pace_is_proven_for_bodies_up_to_the_largest_that_was_short() -> None:
     """A shorter body is as quick, a longer one is not proven."""
     pace = timed((QUICK_RUNS, 1))
