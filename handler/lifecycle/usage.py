@@ -236,7 +236,7 @@ class Pace:
         return size <= self._bytes and self._runs >= self._needed
 
     def time(self, ns: int, size: int, *, success: bool, steady: bool) -> None:
-        """Takes a request of so many nanoseconds into account. `steady`: the model says that like ones take like times."""
+        """Takes a request into account. `ns`: as in QUICK_NS. `steady`: the model says that like requests are alike."""
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and steady:
