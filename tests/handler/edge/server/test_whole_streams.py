@@ -5,22 +5,28 @@ from __future__ import annotations
 import random
 import re
 import threading
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
+import zttp
 
 from core.wire import HttpResponse
 from handler.edge.server.http2 import LAST_STREAM, EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.whole import LONGEST_HEAD
-from handler.edge.server.whole_streams import MOST_AT_ONCE
+from handler.edge.server.whole_streams import MOST_AT_ONCE, WholeStreams
 from tests.support.bounded import Whole, serving
 from tests.support.http2 import (
     DATA,
     END_STREAM,
     GOAWAY,
     HEADERS,
+    PREFACE,
     RST_STREAM,
+    SETTINGS,
     Http2,
     asking,
     frame,
@@ -74,6 +80,14 @@ def test_a_long_head_is_not_remembered(port: int, app: Whole) -> None:
         client.send(posted(3, b"x", ("a", "b" * LIMITS.head)))
         assert client.answer(3)[0] == 431
     assert (app.heads, app.answers, app.calls) == (0, 0, 1)
+
+
+def test_a_head_beyond_a_limit_that_is_lower_is_refused(app: Whole) -> None:
+    """DRAGOMAN_MAX_HEADER_BYTES may be less than what a connection would remember."""
+    with serving("uvloop", LIMITS._replace(head=1000), EitherHttp, app=app) as port, Http2(port) as client:
+        client.send(posted(1, b"x", ("a", "b" * 1000)))
+        assert client.answer(1)[0] == 431
+    assert (app.heads, app.calls) == (0, 0)
 
 
 def test_so_many_requests_are_answered_in_one_turn(port: int, app: Whole) -> None:
@@ -151,6 +165,42 @@ def test_a_connection_that_answers_at_once_is_announced_to_end(port: int) -> Non
             if found.stream == LAST_STREAM + 2 and found.flags & END_STREAM:
                 break
     assert (GOAWAY, 0) in kinds
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_request_comes_by_asgi_while_earlier_answers_are_not_read(app: Whole, *, is_paused: bool) -> None:
+    """ASGI waits for the client. Without a network: a client that does not read is not read either."""
+    peer = zttp.Connection(zttp.SERVER, zttp.HTTP2)
+    peer.initiate_connection()
+    peer.receive_data(PREFACE + frame(SETTINGS) + asking(1, "GET", "/"))
+    _, event = peer.next_event(), peer.next_event()
+    state, flow = SimpleNamespace(default_headers=[]), SimpleNamespace(write_paused=is_paused)
+    connection = MagicMock(conn=peer, flow=flow, limits=LIMITS, server_state=state)
+    connection.reset_for.return_value = None
+    passed = [*WholeStreams(connection, app).passed(event)]
+    assert (passed, app.answers) == (([event], 0) if is_paused else ([], 1))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_that_ends_refuses_requests_that_it_would_answer_at_once(loop: str, app: Whole) -> None:
+    """The client sends them again, on another connection."""
+    with ExitStack() as serves:
+        port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
+        ending = threading.Thread(target=serves.pop_all().close)
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", ends=False))
+        while not app.calls:
+            threading.Event().wait(0.001)
+        ending.start()
+        assert client.of(0, GOAWAY) is not None
+        client.send(posted(3, b"x"))
+        refused = client.of(3, RST_STREAM)
+        assert refused is not None
+        assert refused.payload == b"\0\0\0\x07"
+        client.send(frame(DATA, 1, b"all of it", END_STREAM))
+        assert client.answer(1) == (200, b"all of it")
+    ending.join()
+    assert app.answers == 0
 
 
 def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Whole) -> None:
