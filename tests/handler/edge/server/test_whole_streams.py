@@ -150,7 +150,9 @@ def test_a_request_that_is_reset_in_its_turn_never_begins(port: int, app: Whole)
     with Http2(port) as client:
         client.send(asking(1, "POST", "/", ends=False), frame(DATA, 1, b"x"), reset, posted(3, b"y"))
         assert client.answer(3) == (200, b"y")
-    assert (app.heads, app.answers, app.calls) == (1, 1, 0)
+        client.send(posted(5, b"z"))  # what had begun would be there by now
+        assert client.answer(5) == (200, b"z")
+    assert (app.heads, app.answers, app.calls) == (1, 2, 0)
 
 
 def test_a_connection_that_answers_at_once_is_announced_to_end(port: int) -> None:
