@@ -39,6 +39,9 @@ LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
 LAST_STREAM: Final = 2 * 3072 - 1
 """The stream with which a connection announces its end: zttp breaks off a connection at its 4097th request."""
+MOST_RESETS: Final = 128
+"""The resets by its client with which a connection announces its end, too: zttp breaks it off at the 257th, and so many
+calls may be open."""
 ANY_STREAM: Final = 2**31 - 1
 """The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
@@ -105,8 +108,9 @@ class BoundedHttp2(ZttpH2Protocol):
         self._begun = 0
         self._running = 0
         self._resumed = 0
+        self._resets = 0
         self._is_announced = False
-        self._is_left = False
+        self._is_ending = False
         self._credit: asyncio.Event | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -118,7 +122,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._joined.flush()
-        self._close_if_left()
+        self._close_if_ending()
         if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
             self.transport.pause_reading()
             self.loop.call_soon(self._read_on)
@@ -136,8 +140,10 @@ class BoundedHttp2(ZttpH2Protocol):
                 if kind is zttp.GoAway:
                     # It speaks of streams that the server would begin (RFC 9113 6.8): the client's own may follow it,
                     # and uvicorn would refuse them.
-                    self._is_left = True
+                    self._is_ending = True
                 elif kind in OF_REQUESTS:
+                    if kind is zttp.RstStream:
+                        self._count_reset()
                     yield from self._whole.passed(event)
         except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
             self.logger.debug("Invalid HTTP/2 received: %s", error)
@@ -164,7 +170,7 @@ class BoundedHttp2(ZttpH2Protocol):
             cycle.message_event.set()
         flow = StreamFlow(self, cycle)
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
-        if event.stream_id >= LAST_STREAM and not self._is_announced:
+        if event.stream_id >= LAST_STREAM:
             self._announce()
 
     def flush_now(self) -> None:
@@ -176,7 +182,12 @@ class BoundedHttp2(ZttpH2Protocol):
         """Counts a request that was answered at once."""
         self._begun += 1
         self.server_state.total_requests += 1
-        if stream_id >= LAST_STREAM and not self._is_announced:
+        if stream_id >= LAST_STREAM:
+            self._announce()
+
+    def _count_reset(self) -> None:
+        self._resets += 1
+        if self._resets >= MOST_RESETS:
             self._announce()
 
     def reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
@@ -185,9 +196,7 @@ class BoundedHttp2(ZttpH2Protocol):
             return zttp.H2ErrorCode.PROTOCOL_ERROR
         # A waiting answer takes as much memory as over HTTP/1.1, where each has a connection of its own.
         is_full = self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections)
-        if is_full or self.shutdown_requested:
-            return zttp.H2ErrorCode.REFUSED_STREAM
-        return None
+        return zttp.H2ErrorCode.REFUSED_STREAM if is_full else None
 
     def _is_over(self) -> bool:
         """Decides whether uvicorn answers a new request itself, without the application."""
@@ -207,11 +216,11 @@ class BoundedHttp2(ZttpH2Protocol):
         cycle = self.cycles.get(stream_id)
         if cycle is None or not cycle.response_complete or not waits(cycle):
             super().on_response_complete(stream_id)
-            self._close_if_left()
+            self._close_if_ending()
 
-    def _close_if_left(self) -> None:
-        """Closes the connection of a client that has announced its end, once it has all answers."""
-        if self._is_left and not self.cycles:
+    def _close_if_ending(self) -> None:
+        """Closes a connection whose end one side has announced, once the client has all answers."""
+        if self._is_ending and not self.cycles:
             self._close_connection()
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
@@ -267,13 +276,18 @@ class BoundedHttp2(ZttpH2Protocol):
         self._close_connection()
 
     def shutdown(self) -> None:
-        """Ends the connection after its requests."""
-        super().shutdown()
-        if self.cycles and not self.transport.is_closing():
-            self._announce()
+        """Ends the connection after its requests, and after those that the client sends before it knows.
+
+        uvicorn refuses the latter, which grpc's clients take as failures.
+        """
+        self._is_ending = True
+        self._close_if_ending()
+        self._announce()
 
     def _announce(self) -> None:
         """Announces that the connection ends, so that its client opens another one for new requests."""
+        if self._is_announced or self.transport.is_closing():
+            return
         self._is_announced = True
         self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
         self.flush()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, WINDOW, BoundedHttp2, EitherHttp
+from handler.edge.server.http2 import CALLS, MOST_RESETS, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.stream import PARKED, StreamFlow
 from tests.support.bounded import LARGE, application, serving
@@ -271,7 +271,7 @@ def test_requests_behind_a_clients_goodbye_are_answered(port: int) -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_server_that_ends_finishes_requests_and_sends_clients_elsewhere(loop: str) -> None:
-    """The client opens another connection for its next requests. One that is on its way can be sent again there."""
+    """The client opens another connection for its next requests. One that is on its way is answered, too."""
     with ExitStack() as serves:
         port = serves.enter_context(serving(loop, Limits(10_000, 30, 30, 300_000, 20), EitherHttp))
         ending = threading.Thread(target=serves.pop_all().close)
@@ -281,10 +281,31 @@ def test_a_server_that_ends_finishes_requests_and_sends_clients_elsewhere(loop: 
         ending.start()
         assert client.of(0, GOAWAY) == (GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4))
         client.send(asking(3, "GET", "/"))
-        assert client.of(3, RST_STREAM) == (RST_STREAM, 0, 3, REFUSED)
+        assert client.answer(3) == (200, b"")
         client.send(data(1, b"all of it"))
         assert client.answer(1) == (200, b"all of it")
+        last = client.of(0, GOAWAY)
+        assert last is not None
+        assert last.payload == b"\0\0\0\x03" + bytes(4)
+        assert client.next() is None
     ending.join()
+
+
+def test_a_client_that_has_reset_many_requests_is_sent_elsewhere(patient: int) -> None:
+    """The parser ends a connection at its 257th reset, with all calls under way, however long it has lived."""
+    with Http2(patient) as client:
+        for number in range(MOST_RESETS):
+            client.send(asking(2 * number + 1, "POST", "/", ends=False), frame(RST_STREAM, 2 * number + 1, CANCEL))
+            if number == MOST_RESETS - 2:
+                client.send(frame(PING, 0, bytes(8)))
+                assert client.of(0, PING, GOAWAY) == (PING, 1, 0, bytes(8))
+        assert client.of(0, GOAWAY) == (GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4))
+        last = 2 * MOST_RESETS + 1
+        client.send(
+            asking(last, "GET", "/"), asking(last + 2, "POST", "/", ends=False), frame(RST_STREAM, last + 2, CANCEL)
+        )
+        assert client.answer(last) == (200, b"")
+    until_answered(patient)
 
 
 def test_little_of_an_answer_waits_in_the_parser(patient: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 import zttp
 
 from core.wire import HttpResponse
-from handler.edge.server.http2 import LAST_STREAM, EitherHttp
+from handler.edge.server.http2 import CALLS, LAST_STREAM, EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.whole import LONGEST_HEAD
 from handler.edge.server.whole_streams import MOST_AT_ONCE, WholeStreams
@@ -184,8 +184,8 @@ def test_a_request_comes_by_asgi_while_earlier_answers_are_not_read(app: Whole, 
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_server_that_ends_refuses_requests_that_it_would_answer_at_once(loop: str, app: Whole) -> None:
-    """The client sends them again, on another connection."""
+def test_a_server_that_ends_answers_what_was_on_its_way(loop: str, app: Whole) -> None:
+    """The connection ends after it."""
     with ExitStack() as serves:
         port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
         ending = threading.Thread(target=serves.pop_all().close)
@@ -196,13 +196,28 @@ def test_a_server_that_ends_refuses_requests_that_it_would_answer_at_once(loop: 
         ending.start()
         assert client.of(0, GOAWAY) is not None
         client.send(posted(3, b"x"))
-        refused = client.of(3, RST_STREAM)
-        assert refused is not None
-        assert refused.payload == b"\0\0\0\x07"
+        assert client.answer(3) == (200, b"x")
         client.send(frame(DATA, 1, b"all of it", END_STREAM))
         assert client.answer(1) == (200, b"all of it")
+        assert client.of(0, GOAWAY) is not None
+        assert client.next() is None
     ending.join()
+    assert app.answers == 1
+
+
+def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whole) -> None:
+    """Its client may send it again."""
+    clients = [Http2(port) for _ in range(CALLS // 100 + 1)]
+    for client in clients:
+        client.send(*(asking(2 * number + 1, "GET", "/wait") for number in range(100)))
+    assert clients[-1].of(199, RST_STREAM) is not None
+    clients[-1].send(posted(201, b"x"))
+    refused = clients[-1].of(201, RST_STREAM)
+    assert refused is not None
+    assert refused.payload == b"\0\0\0\x07"
     assert app.answers == 0
+    for client in clients:
+        client.socket.close()
 
 
 def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Whole) -> None:
