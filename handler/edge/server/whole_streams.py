@@ -86,7 +86,6 @@ class WholeStreams:
                 self.sendings[stream_id] = found
             return False
         self._answered += 1
-        connection.answered(stream_id)
         return True
 
     def _head(self, requests: WholeRequests, event: Any) -> Any:
@@ -126,5 +125,6 @@ class WholeStreams:
         if data := b"".join(body):  # in one frame
             stream.send_data(data)
         stream.end_message([*answer.trailers] or None)
+        self._connection.answered(stream.stream_id)  # an announcement of the end goes out with the answer
         if not self._answered:  # its client reads it while this process counts it; further answers go out together
             self._connection.flush_now()
