@@ -170,8 +170,6 @@ class BoundedHttp2(ZttpH2Protocol):
             cycle.message_event.set()
         flow = StreamFlow(self, cycle)
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
-        if event.stream_id >= LAST_STREAM:
-            self._announce()
 
     def flush_now(self) -> None:
         """Sends what zttp has, without a wait for the end of the turn."""
@@ -179,7 +177,7 @@ class BoundedHttp2(ZttpH2Protocol):
             self._joined.send(self.conn.data_to_send())
 
     def answered(self, stream_id: int) -> None:
-        """Counts a request that was answered at once."""
+        """Counts a request that was answered at once, before it is sent."""
         self._begun += 1
         self.server_state.total_requests += 1
         if stream_id >= LAST_STREAM:
@@ -212,6 +210,8 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def on_response_complete(self, stream_id: int) -> None:
         """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
+        if stream_id >= LAST_STREAM:  # with the answer: some clients drop what they wait for
+            self._announce()
         self._joined.flush()
         cycle = self.cycles.get(stream_id)
         if cycle is None or not cycle.response_complete or not waits(cycle):
