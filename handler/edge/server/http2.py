@@ -6,7 +6,7 @@ requests.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ from uvicorn.server import ServerState
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.server import refusals
 from handler.edge.server.calls import CallRefusal, is_call
-from handler.edge.server.flow import JoinedWrites
 from handler.edge.server.limits import Limits
 from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
 from handler.edge.server.stream import StreamFlow, waits
+from handler.edge.server.tables import TableWrites, is_small
+from handler.edge.server.unread import UnreadBodies
 from handler.edge.server.watch import Stage, watch_of
 from handler.edge.server.whole import Sending, requests_of
 from handler.edge.server.whole_streams import OF_A_BODY, WholeStreams
@@ -105,6 +106,7 @@ class BoundedHttp2(ZttpH2Protocol):
         self._watch = watch_of(server_state, limits, self.timeout_keep_alive, loop)
         self._paced = Paced(self.app, limits)
         self._whole = WholeStreams(self, requests_of(config))
+        self.unread = UnreadBodies(self)
         self._begun = 0
         self._running = 0
         self._resumed = 0
@@ -116,7 +118,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         transport.write(WINDOWS)
-        self.transport = self._joined = JoinedWrites(transport, self.loop)  # type: ignore[assignment] # as far as used
+        self.transport = self._joined = TableWrites(transport, self.loop)  # type: ignore[assignment] # as far as used
         self.since = self._watch.now
 
     def data_received(self, data: bytes) -> None:
@@ -135,16 +137,8 @@ class BoundedHttp2(ZttpH2Protocol):
         has_credit = False
         try:
             while (event := self.conn.next_event()) is not zttp.NEED_DATA:
-                kind = type(event)
-                has_credit = has_credit or kind in CREDITS
-                if kind is zttp.GoAway:
-                    # It speaks of streams that the server would begin (RFC 9113 6.8): the client's own may follow it,
-                    # and uvicorn would refuse them.
-                    self._is_ending = True
-                elif kind in OF_REQUESTS:
-                    if kind is zttp.RstStream:
-                        self._count_reset()
-                    yield from self._whole.passed(event)
+                has_credit = has_credit or type(event) in CREDITS
+                yield from self._passed(event)
         except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
             self.logger.debug("Invalid HTTP/2 received: %s", error)
             self.flush()
@@ -152,6 +146,21 @@ class BoundedHttp2(ZttpH2Protocol):
         yield from self._whole.rest()
         if has_credit:
             self._wake()
+
+    def _passed(self, event: Any) -> Iterable[Any]:
+        """Returns the events that uvicorn gets behind this one."""
+        kind = type(event)
+        if kind in OF_REQUESTS:
+            if kind is zttp.RstStream:
+                self._resets += 1
+                if self._resets >= MOST_RESETS:
+                    self._announce()
+            return () if self.unread.took(event) else self._whole.passed(event)
+        if kind is zttp.GoAway:  # it is about streams of the server's (RFC 9113 6.8): the client's own may follow it
+            self._is_ending = True
+        elif kind is zttp.Settings and is_small(event):
+            self._joined.confirms = True
+        return ()
 
     def handle_request(self, event: zttp.Request) -> None:
         reason = self.reset_for(event)
@@ -181,11 +190,6 @@ class BoundedHttp2(ZttpH2Protocol):
         self._begun += 1
         self.server_state.total_requests += 1
         if stream_id >= LAST_STREAM:
-            self._announce()
-
-    def _count_reset(self) -> None:
-        self._resets += 1
-        if self._resets >= MOST_RESETS:
             self._announce()
 
     def reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
@@ -241,6 +245,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.unread.close()
         self._wake()
 
     def pause_writing(self) -> None:

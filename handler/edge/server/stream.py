@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-import zttp
 from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle
 
 from handler.edge.server.calls import is_call, with_trailers
@@ -63,8 +62,7 @@ class StreamFlow:
         await self._send(message)
         await self._drain()
         if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
-            cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
-            self._connection.flush()
+            self._connection.unread.add(cycle.stream.stream_id)
 
     async def _ahead(self, message: Any) -> Any:
         """Sends what the client takes of a large part, as it takes it. Returns the rest, for which there is room."""

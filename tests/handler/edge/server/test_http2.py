@@ -206,14 +206,60 @@ def test_the_windows_are_large(patient: int) -> None:
     assert (WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4)) in seen
 
 
-def test_the_rest_of_a_refused_request_is_not_wanted(patient: int) -> None:
-    """The client learns it from a reset behind the answer, and may use the connection again."""
+def test_the_rest_of_a_refused_request_is_dropped(patient: int) -> None:
+    """Clients that send on would lose the answer with a reset. The connection can be used again."""
+    with Http2(patient) as client:
+        for stream, ends in ((1, True), (3, False)):
+            client.send(asking(stream, "POST", "/refuse", ends=False), data(stream, b"x" * 1000, ends=False))
+            assert client.answer(stream)[0] == 400
+            client.send(data(stream, b"more" * 50_000, ends=ends), frame(RST_STREAM, stream, CANCEL))
+        client.send(asking(5, "GET", "/"))
+        seen = iter(client.next, None)
+        answered = next(found for found in seen if found.stream == 5 or found.kind == RST_STREAM)
+        assert (answered.stream, answered.kind) == (5, HEADERS)
+
+
+def test_so_much_of_a_body_is_read_behind_its_answer(patient: int) -> None:
+    """The client learns from a reset that the rest is not wanted, and may use the connection again."""
     with Http2(patient) as client:
         client.send(asking(1, "POST", "/refuse", ends=False), data(1, b"x" * 1000, ends=False))
         assert client.answer(1)[0] == 400
+        client.send(data(1, b"x" * 300_000, ends=False), frame(PING, 0, bytes(8)))
+        assert client.of(0, PING) is not None
+        client.send(data(1, b"x", ends=False))
         assert client.of(1, RST_STREAM) == (RST_STREAM, 0, 1, bytes(4))
         client.send(data(1, b"more"), asking(3, "GET", "/"))
         assert client.answer(3)[0] == 200
+
+
+def test_the_rest_of_a_refused_request_is_awaited_for_so_long(port: int) -> None:
+    """As long as any body may pause. A connection that has ended is not touched."""
+    with Http2(port) as client, Http2(port) as other:
+        for each in (client, other):
+            each.send(asking(1, "POST", "/refuse", ends=False))
+            assert each.answer(1)[0] == 400
+        other.socket.close()
+        assert client.of(1, RST_STREAM) == (RST_STREAM, 0, 1, bytes(4))
+        client.send(asking(3, "GET", "/"))
+        assert client.answer(3)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "confirms"), [(b"\0\1\0\0\0\0", True), (b"\0\1\0\0\x0f\xff", True), (b"\0\1\0\0\x10\0", False)]
+)
+def test_a_smaller_table_of_a_client_is_confirmed_once(patient: int, settings: bytes, *, confirms: bool) -> None:
+    """In the first headers after it (RFC 7541 4.2); other clients see nothing of it."""
+    with Http2(patient) as client:
+        client.send(asking(1, "GET", "/"), frame(SETTINGS, 0, settings), asking(3, "GET", "/"))
+        first, second = client.of(1, HEADERS), client.of(3, HEADERS)
+        assert first is not None
+        assert second is not None
+        assert [each.payload[0] == 0x20 for each in (first, second)] == [confirms, False]
+        assert client.answer(3)[1] == b""
+        client.send(frame(SETTINGS, 0, settings), asking(5, "GET", "/"))
+        third = client.of(5, HEADERS)
+        assert third is not None
+        assert third.payload.startswith(b"\x20") is confirms
 
 
 def test_requests_that_were_reset_count_until_their_work_ends(patient: int) -> None:
