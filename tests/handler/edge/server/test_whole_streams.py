@@ -211,7 +211,7 @@ def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whol
     """Its client may send it again."""
     clients = [Http2(port) for _ in range(CALLS // 100 + 1)]
     for client in clients:
-        client.send(*(asking(2 * number + 1, "GET", "/wait") for number in range(100)))
+        client.send(*(asking(2 * number + 1, "POST", "/", ends=False) for number in range(100)))
     assert clients[-1].of(199, RST_STREAM) is not None
     clients[-1].send(posted(201, b"x"))
     refused = clients[-1].of(201, RST_STREAM)
