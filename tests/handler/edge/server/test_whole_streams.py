@@ -24,6 +24,7 @@ from tests.support.http2 import (
     END_STREAM,
     GOAWAY,
     HEADERS,
+    PING,
     PREFACE,
     RST_STREAM,
     SETTINGS,
@@ -212,6 +213,9 @@ def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whol
     clients = [Http2(port) for _ in range(CALLS // 100 + 1)]
     for client in clients:
         client.send(*(asking(2 * number + 1, "POST", "/", ends=False) for number in range(100)))
+        if client is not clients[-1]:
+            client.send(frame(PING, 0, bytes(8)))
+            assert client.of(0, PING) is not None
     assert clients[-1].of(199, RST_STREAM) is not None
     clients[-1].send(posted(201, b"x"))
     refused = clients[-1].of(201, RST_STREAM)
