@@ -25,6 +25,7 @@ from handler.edge.observe.record import Record, called, own_id, refused
 from handler.edge.timing import Timing
 
 LEAST_SECONDS: Final = 1.0
+"""A call with a closer deadline comes by ASGI, where the deadline is watched."""
 
 
 class Calls:
