@@ -162,6 +162,9 @@ def counted(app: App) -> Counter[Any]:
     for key, tally in app.observer.counts.tallies.items():
         counts += Counter({key: sum(tally.times.steps), (key, "bytes"): tally.received + tally.sent})
     (model,) = app.registry.statistics(ModelRef("half_plus_three"), Background())
+    for version in app.registry.known():
+        for protocol, each in version.traffic.lately()[0].items():
+            counts += Counter({("failures", protocol): each.failures, ("runs", protocol): sum(each.times.values())})
     return counts + Counter(app.observer.counts.failures) + Counter(model=model.inference_count)
 
 
