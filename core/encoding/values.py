@@ -101,7 +101,10 @@ def _from_list(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: 
 
 
 def few(flat: Sequence[Any], kinds: set[type], datatype: DataType) -> NDArray[Any] | None:
-    """Returns a few numbers, of these types, that numpy takes as they are; None if they need a closer look."""
+    """Returns an array of a few numbers that are in the datatype's range; None if they need a closer look.
+
+    `kinds`: the types of the numbers.
+    """
     if not 0 < len(flat) <= FEW or not kinds <= {int, float}:
         return None
     if datatype.is_float:

@@ -1,15 +1,14 @@
-"""Answers whole requests in the turn of the event loop that has read them, if that is sure to be short.
+"""Answers a whole request in the turn of the event loop that reads it, if the answer is sure to be quick.
 
-All others come by ASGI, whose task, events and messages take as long as a tiny inference. The gate, the limits and the
-records are the same.
+Other requests go through ASGI, whose task, events and messages take as long as a tiny inference. The gate, the limits
+and the records are the same for both.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.wire import REQUEST_ID, Header, HttpResponse, HttpStream, Part
-from handler.edge.exchange import Receive, Scope, Send
+from core.wire import REQUEST_ID, HttpResponse, HttpStream
+from handler.edge.exchange import Receive, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
 from handler.edge.jobs import WholeHead
 from handler.edge.observe.record import RECORD, Record, drawn
@@ -19,15 +18,11 @@ from handler.edge.timing import Timing
 if TYPE_CHECKING:
     from handler.edge.calls.connect import Calls
 
-Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
-Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
-"""Sends a whole answer: its own status, headers and trailers, further headers, and its body, which HEAD has not."""
-
 
 class AtOnce:
-    """The whole requests of an application, by REST and by remote calls; see handler.edge.server.whole.
+    """Answers whole requests of REST and whole remote calls of one application; see handler.edge.server.whole.
 
-    `calls`: None until one has come, by ASGI, which has imported what they need.
+    `calls`: None until a first call has come through ASGI, which imports the code for calls.
     """
 
     def __init__(self, gate: AccessGate, tools: Tools, rest: Rest) -> None:
@@ -37,7 +32,7 @@ class AtOnce:
         self._rest = rest
 
     def head(self, scope: Scope) -> WholeHead | None:
-        """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
+        """Returns the head for `answer`; None for a request that goes through ASGI."""
         destination = self._rest.routes.destination(scope)
         if destination.match is not None:
             return self._rest.head(scope, destination.match)
@@ -45,9 +40,10 @@ class AtOnce:
         return None if calls is None else calls.head(scope, destination.path)
 
     def answer(self, head: WholeHead, body: bytes, write: Write, most: int) -> bool | Sending:
-        """Answers a whole request, if that is sure to be short, and returns True. `most`: bytes that `write` may get.
+        """Answers a whole request if that is sure to be quick. `most`: the most bytes that `write` may get.
 
-        False: it has to come by ASGI. A longer answer, and one in parts, is returned as an application that sends it.
+        Returns True for an answer that was written, False for a request that goes through ASGI. Returns an ASGI
+        application that sends the answer, if the answer has more bytes or is a stream.
         """
         if len(body) > self._rest.options.max_body_bytes:
             return False
@@ -88,6 +84,6 @@ class AtOnce:
         await self._tools.ongoing.recorded(record, scope, self._sent(answer, record, receive))
 
     async def _sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive) -> None:
-        while (await receive()).get("more_body"):  # its client leaves behind the body
+        while (await receive()).get("more_body"):  # the message that the client has left follows the body
             pass
         await self._rest.sent(answer, record, receive, record.send)

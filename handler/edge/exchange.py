@@ -1,7 +1,7 @@
 """One HTTP exchange in ASGI's messages: the path and the body of a request, and an answer with a length."""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,6 +13,10 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = MutableMapping[bytes, bytes]
+Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application that sends an answer that is already made."""
+Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
+"""Sends a whole answer. Takes the response, further headers, and the parts of the body, which are none for HEAD."""
 SAFE: Final = ("GET", "HEAD")
 ALIGNMENT: Final = 16
 REMEMBERED_LINES: Final = 64

@@ -84,10 +84,11 @@ class ServedModels(Models, Protocol):
 
 
 class WholeHead(NamedTuple):
-    """The head of a request that may be answered at once. `headers`: by name. `model`: the path's, None without one.
+    """The head of a request that may be answered at once.
 
-    `protocol`: as its record names it. `answer`: returns the answer to a body with these models, noted in this record;
-    None if that is not sure to be short.
+    `headers`: by name. `model`: the one in the path, None if the path names none. `protocol`: its name in records.
+    `answer`: returns the answer to a body, or None if that is not sure to be quick; takes the models that the caller
+    may use, and the record of the request.
     """
 
     scope: Scope

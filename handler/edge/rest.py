@@ -80,7 +80,7 @@ class Rest:
     # -- whole requests -----------------------------------------------------------------------------------------------
 
     def head(self, scope: Scope, match: RouteMatch) -> WholeHead:
-        """Returns the head of a request whose route is known, which may be answered at once."""
+        """Returns the head of a request that may be answered at once. Its route is known."""
         head = MatchedHead(scope, by_name(scope["headers"]), match)
         model, dialect = match.values.get("model"), match.dialect
         return WholeHead(scope, head.headers, match.route.right, model, dialect.name, partial(self._at_once, head))
@@ -88,7 +88,7 @@ class Rest:
     def _at_once(
         self, head: MatchedHead, body: Part, models: ServedModels, record: Record
     ) -> HttpResponse | HttpStream | None:
-        """Returns the answer to a whole request, None if it is not sure to be short."""
+        """Returns the answer to a whole request, None if that is not sure to be quick."""
         match = head.match
         answer: HttpResponse | HttpStream | None
         try:
@@ -171,7 +171,7 @@ class Rest:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     async def sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
-        """Sends an answer, whose request was read to its end."""
+        """Sends an answer. The whole request has been read."""
         tools = self._tools
         if isinstance(answer, HttpStream):
             await self._streamed(answer, receive, send, record.timing)

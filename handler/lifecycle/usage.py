@@ -17,7 +17,8 @@ QUICK_RUNS: Final = 16
 QUICK_NS: Final = 1_000_000
 """A model is quick once that many requests in a row took less than that many nanoseconds each, from body to answer.
 
-The model's own part counts twice: only that would run beside the event loop, as the rest holds the interpreter's lock.
+The time in the model counts twice. Only the model could run beside the event loop: the rest holds the interpreter's
+lock.
 """
 MOST_QUICK_RUNS: Final = 4
 """Times as many runs count. A longer request halves them: a hiccup of the machine is forgiven, a habit is not."""
@@ -109,7 +110,7 @@ class Loaded:
         _ENDED.append((self._traffic, time.monotonic(), durations, protocol, success))
         if len(_ENDED) >= MOST_ENDED:
             settle()
-        ns += sum(durations[2:3]) - durations[0]
+        ns += sum(durations[2:3]) - durations[0]  # failures have no durations[2]
         self._pace.time(ns, size, success=success, steady=self._steady)
 
     def asked(self, ns: int, kind: str, *, success: bool) -> None:
@@ -236,7 +237,7 @@ class Pace:
         return size <= self._bytes and self._runs >= self._needed
 
     def time(self, ns: int, size: int, *, success: bool, steady: bool) -> None:
-        """Takes a request into account. `ns`: as in QUICK_NS. `steady`: the model says that like requests are alike."""
+        """Counts a request. `ns`: its time, as QUICK_NS defines it. `steady`: similar requests take similar times."""
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and steady:

@@ -10,9 +10,9 @@ from typing import Any
 import uvicorn
 
 from core.wire import HttpResponse
+from handler.edge.exchange import Write
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
-from handler.edge.server.whole import Write
 from tests.support.ports import free_port
 
 LARGE = 50_000_000

@@ -48,7 +48,7 @@ class CallKind(NamedTuple):
         return HttpResponse(200, self.head(), (self.last(error, own_id),), self.trailers(error, own_id))
 
     def head(self, *, deflates: bool = False) -> tuple[Header, ...]:
-        """Returns the headers of an answer in envelopes. `deflates`: some of them may be compressed."""
+        """Returns the headers of an answer in envelopes. `deflates`: its messages may be compressed."""
         head = ((b"content-type", self.content_type), (self.accepts, b",".join(self.codings)))
         return (*head, (self.coding, b"gzip")) if deflates else head
 
@@ -169,7 +169,7 @@ class Question(NamedTuple):
 
     def only(self, body: Part, limit: int) -> Frame:
         """Returns the message of a method that takes one. Raises NotSupported, and as `frames` does."""
-        if self.kind.end is not None and body[:1] == b"\0":  # nearly every call: one envelope, without compression
+        if self.kind.end is not None and body[:1] == b"\0":  # most calls: one envelope that is not compressed
             size = int.from_bytes(body[1:HEAD])
             if HEAD + size == len(body) and size <= limit:
                 return Frame(memoryview(body)[HEAD:])

@@ -25,7 +25,7 @@ from handler.edge.observe.record import Record, called, own_id, refused
 from handler.edge.timing import Timing
 
 LEAST_SECONDS: Final = 1.0
-"""A call with a closer deadline comes by ASGI, where the deadline is watched."""
+"""A call with less time until its deadline goes through ASGI, which watches the deadline."""
 
 
 class Calls:
@@ -38,9 +38,9 @@ class Calls:
         self.options = options
 
     def head(self, scope: Scope, path: str) -> WholeHead | None:
-        """Returns the head of a call that may be answered at once; None for one that has to come by ASGI.
+        """Returns the head of a call that may be answered at once; None for a call that goes through ASGI.
 
-        A call may that has one message each way, and a deadline that is no closer than a second.
+        Such a call has one message each way, and LEAST_SECONDS or more until its deadline.
         """
         method = self.methods.get(path)
         if method is None or method.form is not Form.UNARY or scope["method"] != "POST":
@@ -59,7 +59,7 @@ class Calls:
     def _at_once(
         self, question: protocol.Question, body: bytes, models: ServedModels, record: Record
     ) -> HttpResponse | None:
-        """Returns the answer to a whole call, None if it is not sure to be short."""
+        """Returns the answer to a whole call, None if that is not sure to be quick."""
         rpc, options = question.method.rpc, self.options
         try:
             frame = question.only(body, options.limit)

@@ -48,7 +48,7 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
 
 
 def failed(error: Exception, codec: Answering, name: str) -> ServingError:
-    """Returns an error as the client reads it, and notes it."""
+    """Returns the error that the client gets, and notes it in the record. `name`: the method's, for the log."""
     if isinstance(error, ServingError):
         failure = codec.worded(error)
     else:

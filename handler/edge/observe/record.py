@@ -84,7 +84,7 @@ class Record:
         self._send = send
 
     def answered(self, answer: HttpResponse) -> None:
-        """Notes the status of an answer: a call of gRPC has it in its trailers."""
+        """Notes the status of an answer. A gRPC call has it in its trailers."""
         self.status = _code(answer.trailers) if answer.trailers else answer.status
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:

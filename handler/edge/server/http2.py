@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.zttp_h2_impl import ZttpH2Protocol
 from uvicorn.server import ServerState
 
-from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.exchange import Receive, Scope, Send, Sending
 from handler.edge.server import refusals
 from handler.edge.server.calls import CallRefusal, is_call
 from handler.edge.server.limits import Limits
@@ -25,7 +25,7 @@ from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.tables import TableWrites, is_small
 from handler.edge.server.unread import UnreadBodies
 from handler.edge.server.watch import Stage, watch_of
-from handler.edge.server.whole import Sending, requests_of
+from handler.edge.server.whole import requests_of
 from handler.edge.server.whole_streams import OF_A_BODY, WholeStreams
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -41,14 +41,14 @@ LARGE: Final = 64 * 1024
 LAST_STREAM: Final = 2 * 3072 - 1
 """The stream with which a connection announces its end: zttp breaks off a connection at its 4097th request."""
 MOST_RESETS: Final = 128
-"""The resets by its client with which a connection announces its end, too: zttp breaks it off at the 257th, and so many
-calls may be open."""
+"""The number of resets by a client at which a connection announces its end, too. zttp breaks it off at the 257th. The
+client may still reset all of its open calls, which are at most 128."""
 ANY_STREAM: Final = 2**31 - 1
 """The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
 OF_REQUESTS: Final = (zttp.Request, *OF_A_BODY)
-"""Events of which uvicorn makes requests."""
+"""The events from which uvicorn makes requests."""
 
 
 class EitherHttp(BoundedHttp):
@@ -148,7 +148,7 @@ class BoundedHttp2(ZttpH2Protocol):
             self._wake()
 
     def _passed(self, event: Any) -> Iterable[Any]:
-        """Returns the events that uvicorn gets behind this one."""
+        """Takes an event of zttp, and returns the events that uvicorn gets."""
         kind = type(event)
         if kind in OF_REQUESTS:
             if kind is zttp.RstStream:
@@ -156,7 +156,7 @@ class BoundedHttp2(ZttpH2Protocol):
                 if self._resets >= MOST_RESETS:
                     self._announce()
             return () if self.unread.took(event) else self._whole.passed(event)
-        if kind is zttp.GoAway:  # it is about streams of the server's (RFC 9113 6.8): the client's own may follow it
+        if kind is zttp.GoAway:  # it is about streams that the server opens (RFC 9113 6.8); new requests may follow it
             self._is_ending = True
         elif kind is zttp.Settings and is_small(event):
             self._joined.confirms = True
@@ -181,12 +181,12 @@ class BoundedHttp2(ZttpH2Protocol):
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
 
     def flush_now(self) -> None:
-        """Sends what zttp has, without a wait for the end of the turn."""
+        """Sends the bytes that zttp has queued. Does not wait for the end of the turn."""
         if not self.transport.is_closing():
             self._joined.send(self.conn.data_to_send())
 
     def answered(self, stream_id: int) -> None:
-        """Counts a request that was answered at once, before it is sent."""
+        """Counts a request that is answered at once. Called before the answer is sent."""
         self._begun += 1
         self.server_state.total_requests += 1
         if stream_id >= LAST_STREAM:
@@ -214,7 +214,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def on_response_complete(self, stream_id: int) -> None:
         """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
-        if stream_id >= LAST_STREAM:  # with the answer: some clients drop what they wait for
+        if stream_id >= LAST_STREAM:  # in the answer's segment: some clients drop all calls under way at a GOAWAY
             self._announce()
         self._joined.flush()
         cycle = self.cycles.get(stream_id)
@@ -223,7 +223,7 @@ class BoundedHttp2(ZttpH2Protocol):
             self._close_if_ending()
 
     def _close_if_ending(self) -> None:
-        """Closes a connection whose end one side has announced, once the client has all answers."""
+        """Closes the connection when the client or the server has announced its end and the client has all answers."""
         if self._is_ending and not self.cycles:
             self._close_connection()
 
@@ -281,9 +281,10 @@ class BoundedHttp2(ZttpH2Protocol):
         self._close_connection()
 
     def shutdown(self) -> None:
-        """Ends the connection after its requests, and after those that the client sends before it knows.
+        """Ends the connection when all its requests have answers.
 
-        uvicorn refuses the latter, which grpc's clients take as failures.
+        It also answers requests that the client sends before it sees the announcement. uvicorn would refuse those, and
+        gRPC clients report refused calls as failures.
         """
         self._is_ending = True
         self._close_if_ending()

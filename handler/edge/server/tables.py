@@ -1,4 +1,4 @@
-"""The size of HPACK's table, for clients whose table is smaller than usual."""
+"""Confirms the size of HPACK's table to clients that have made it smaller than the default."""
 
 from typing import Any, Final
 
@@ -6,22 +6,25 @@ import zttp
 
 from handler.edge.server.flow import JoinedWrites
 
-USUAL: Final = 4096
-"""Bytes of a table until its client says otherwise (RFC 9113 6.5.2)."""
+DEFAULT: Final = 4096
+"""The bytes of a table unless the client sets another size (RFC 9113 6.5.2)."""
 HEAD: Final = 9
 HEADERS: Final = 1
 EMPTY: Final = b"\x20"
-"""The update of a table's size to nothing (RFC 7541 6.3). zttp writes literals only, and so has no use for a table."""
+"""The update that makes the table empty (RFC 7541 6.3). zttp writes literals only and does not use the table."""
 
 
 def is_small(event: Any) -> bool:
-    """Decides whether settings make the client's table smaller than usual. The server has to confirm it."""
+    """Decides whether settings make the client's table smaller than the default. The server has to confirm that."""
     sizes = [value for name, value in event.params if name == zttp.H2Settings.HEADER_TABLE_SIZE]
-    return bool(sizes) and min(sizes) < USUAL
+    return bool(sizes) and min(sizes) < DEFAULT
 
 
 class TableWrites(JoinedWrites):
-    """Writes of HTTP/2. `confirms`: the next headers begin with the size of the table (RFC 7541 4.2)."""
+    """Writes of an HTTP/2 connection.
+
+    `confirms`: the next header block begins with an update of the table's size (RFC 7541 4.2).
+    """
 
     confirms = False
 
@@ -32,7 +35,7 @@ class TableWrites(JoinedWrites):
         super().send(self._confirmed(whole) if self.confirms else whole)
 
     def _confirmed(self, data: bytes) -> bytes:
-        """Returns whole frames, the first headers among them with the size of the table before them."""
+        """Returns the frames, with the update at the start of the first header block."""
         position = 0
         while position + HEAD <= len(data):
             size = int.from_bytes(data[position : position + 3])

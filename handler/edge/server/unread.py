@@ -1,6 +1,6 @@
-"""Bodies whose requests have their answers already: they are read on, and dropped.
+"""Reads and drops the rest of a body whose request already has its answer.
 
-A reset behind an answer says that the rest is not wanted (RFC 9113 8.1), but httpx and curl lose the answer with it.
+RFC 9113 8.1 permits a server to reset the stream right after the answer, but httpx and curl then lose the answer.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class UnreadBodies:
-    """Those of one connection of HTTP/2.
+    """The bodies of one HTTP/2 connection that nobody reads.
 
-    Of each `limits.drain` bytes are taken, within `limits.pause` seconds. After that its stream is reset.
+    Each may have `limits.drain` further bytes within `limits.pause` seconds. Then its stream is reset.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -28,7 +28,7 @@ class UnreadBodies:
         self._timers[stream_id] = connection.loop.call_later(connection.limits.pause, self._reset, stream_id)
 
     def took(self, event: Any) -> bool:
-        """Drops an event of such a body. Returns whether it was one."""
+        """Drops an event that belongs to an unread body. Returns whether it did."""
         stream_id = event.stream_id
         if stream_id not in self._left:
             return False
@@ -41,7 +41,7 @@ class UnreadBodies:
         return True
 
     def close(self) -> None:
-        """Forgets all of them: the connection has ended."""
+        """Forgets all bodies. The connection has ended."""
         for stream_id in [*self._left]:
             self._forget(stream_id)
 

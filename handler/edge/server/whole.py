@@ -6,7 +6,7 @@ a head that has been parsed and answered once on a connection is compared, and n
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from core.records import NamedTuple
 from core.wire import Header, HttpResponse, Part
-from handler.edge.exchange import PIECE, Headers, Receive, Scope, Send, lines_of
+from handler.edge.exchange import PIECE, Headers, Scope, Sending, Write, lines_of
 from handler.edge.server.flow import JoinedWrites, PacedFlow, add
 
 REMEMBERED: Final = 1024
@@ -26,10 +26,6 @@ LONGEST_LENGTH: Final = 18
 LONGEST_HEAD: Final = 4096
 MOST_NEW: Final = 8
 """So many heads of a connection in a row that were not repeated: further ones are not remembered."""
-
-
-Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
-Sending = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestHead(Protocol):
@@ -46,10 +42,10 @@ class WholeRequests(Protocol):
         ...
 
     def answer(self, head: Any, body: bytes, write: Write, most: int) -> bool | Sending:
-        """Writes the answer and returns True. False: the request has to come by ASGI. Else what sends the answer.
+        """Returns True for an answer that was written, False for a request that goes through ASGI.
 
-        `write`: takes the answer, further headers, and the body, which is empty for HEAD. `most`: bytes of a body that
-        it may get. Raises nothing.
+        Otherwise returns an ASGI application that sends the answer. `most`: the most bytes of a body that `write` may
+        get. Raises nothing.
         """
         ...
 

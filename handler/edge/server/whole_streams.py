@@ -1,7 +1,7 @@
-"""Asks the application about whole requests of HTTP/2 before uvicorn makes a task, an event and messages of them.
+"""Asks the application for answers to whole HTTP/2 requests before uvicorn makes tasks, events and messages of them.
 
-See `whole`, which does the same for HTTP/1.1. A request is whole if all of it has come in one turn of the event loop:
-clients of gRPC send the head and the message of a call together. They repeat heads, too.
+`whole` does the same for HTTP/1.1. A request is whole if all its frames arrive in one turn of the event loop: gRPC
+clients send the head and the message of a call together. They also repeat heads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from uvicorn.protocols.http.zttp_h2_impl import FORBIDDEN_HEADERS
 
 from core.records import NamedTuple
 from core.wire import Header, HttpResponse, Part
-from handler.edge.exchange import PIECE, TRAILERS, Scope
+from handler.edge.exchange import PIECE, TRAILERS, Scope, Sending
 from handler.edge.server import refusals
-from handler.edge.server.whole import LONGEST_HEAD, Sending, WholeRequests, method_of, plain_path
+from handler.edge.server.whole import LONGEST_HEAD, WholeRequests, method_of, plain_path
 
 MOST_AT_ONCE: Final = 16
-"""Requests of a connection that are answered in one turn. Others have theirs first."""
+"""The most requests of one connection that are answered in a turn, so that other connections have their turn soon."""
 OF_A_BODY: Final = (zttp.Data, zttp.EndOfMessage, zttp.RstStream)
 EXTENSIONS: Final[dict[str, Any]] = {TRAILERS: {}}
 
 
 class KnownHead(NamedTuple):
-    """A head that was parsed. `found`: as the application has it."""
+    """A head that was parsed before. `found`: the application's own form of it."""
 
     method: bytes
     target: bytes
@@ -33,7 +33,10 @@ class KnownHead(NamedTuple):
 
 
 class WholeStreams:
-    """The requests of one connection that have not begun. `sendings`: what sends an answer that was made, by stream."""
+    """Collects the frames of one connection's requests until a request is whole.
+
+    `sendings`: the applications that send an answer that is already made, by stream.
+    """
 
     def __init__(self, connection: Any, requests: WholeRequests | None) -> None:
         self.sendings: dict[int, Sending] = {}
@@ -44,11 +47,14 @@ class WholeStreams:
         self._known = KnownHead(b"", b"", [], None)
 
     def passed(self, event: Any) -> Iterable[Any]:
-        """Returns the events with which a request begins, if it does with this one; those of others pass."""
+        """Returns the events that uvicorn gets now: none while a request is collected, and all of them when it begins.
+
+        An event of any other stream is returned as it is.
+        """
         kind, waiting = type(event), self._waiting
         if kind is zttp.Request and self._requests is not None:
             waiting[event.stream_id] = events = [event]
-        elif not waiting or kind not in OF_A_BODY or event.stream_id not in waiting:  # perhaps none of a request
+        elif not waiting or kind not in OF_A_BODY or event.stream_id not in waiting:  # its request has begun
             return (event,)
         elif kind is zttp.RstStream:
             del waiting[event.stream_id]
@@ -62,7 +68,7 @@ class WholeStreams:
         return () if self._answer(event.stream_id, events) else events
 
     def rest(self) -> Iterable[Any]:
-        """Returns the events of the requests that have not come whole, at the end of a turn."""
+        """Returns the events of all incomplete requests. They begin at the end of the turn."""
         self._answered = 0
         if not self._waiting:
             return ()
@@ -70,7 +76,7 @@ class WholeStreams:
         return [event for events in waiting.values() for event in events]
 
     def _answer(self, stream_id: int, events: list[Any]) -> bool:
-        """Answers a whole request, if the application does at once. Returns whether it did."""
+        """Asks the application to answer a whole request at once. Returns whether it did."""
         requests, connection = self._requests, self._connection
         if requests is None or self._answered >= MOST_AT_ONCE or connection.flow.write_paused:
             return False
@@ -89,7 +95,7 @@ class WholeStreams:
         return True
 
     def _head(self, requests: WholeRequests, event: Any) -> Any:
-        """Returns the head of a request as the application has it; None for one that has to come by ASGI."""
+        """Returns the application's form of a request's head; None for a request that goes through ASGI."""
         known, method, target, headers = self._known, event.method, event.target, event.headers
         if target == known.target and headers == known.headers and method == known.method:
             return known.found
@@ -125,6 +131,6 @@ class WholeStreams:
         if data := b"".join(body):  # in one frame
             stream.send_data(data)
         stream.end_message([*answer.trailers] or None)
-        self._connection.answered(stream.stream_id)  # an announcement of the end goes out with the answer
-        if not self._answered:  # its client reads it while this process counts it; further answers go out together
+        self._connection.answered(stream.stream_id)  # may announce the end in the same segment
+        if not self._answered:  # the client reads it while this process counts it; further answers are sent together
             self._connection.flush_now()

@@ -198,7 +198,7 @@ ENDS = [2**bits + more for bits in (0, 7, 8, 15, 16, 31, 32, 53, 63, 64) for mor
     convert=st.sampled_from([lambda data, kind: from_values("x", kind, (len(data),), data).array, elements]),
 )
 def test_few_numbers_are_converted_as_many_are(datatype: DataType, data: list[Any], convert: Any) -> None:
-    """Few are compared in Python, and many in numpy; in the Open Inference Protocol and in TensorFlow Serving's."""
+    """Python compares few numbers, and numpy many. The conversions are V2's and TensorFlow Serving's."""
 
     def found(zeros: int) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""handler.edge.at_once: a whole request has the answer that it has by ASGI, or none at once."""
+"""handler.edge.at_once: an answer at once is the answer that ASGI gives."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def prove(app: App) -> None:
 def whole(
     app: App, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = (), most: int = PIECE
 ) -> Any:
-    """Returns (status, headers, body, trailers) of what was answered at once, else what the application returned."""
+    """Returns (status, headers, body, trailers) of an answer at once; otherwise the value that `answer` returned."""
     assert app.whole_requests is not None
     head = app.whole_requests.head(scope(method, path, headers))
     if head is None:
@@ -89,7 +89,7 @@ def whole(
 
 
 def scope(method: str, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> dict[str, Any]:
-    """Returns a scope as uvicorn makes it; for a call of gRPC, over HTTP/2."""
+    """Returns a scope as uvicorn makes it. The scope of a gRPC call is that of HTTP/2."""
     base = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
     base |= {"headers": [*headers], "client": ("127.0.0.1", 1), "root_path": ""}
     return base | {"extensions": {TRAILERS: {}}} if NATIVE in headers else base
@@ -157,7 +157,7 @@ def test_a_whole_request_has_the_answer_of_asgi(quick: App, method: str, path: s
 
 
 def counted(app: App) -> Counter[Any]:
-    """Returns all requests and failures that were counted, with their bytes, and the model's inferences."""
+    """Returns the counts of requests, bytes, failures and inferences."""
     counts: Counter[Any] = Counter(app.observer.counts.refusals)
     for key, tally in app.observer.counts.tallies.items():
         counts += Counter({key: sum(tally.times.steps), (key, "bytes"): tally.received + tally.sent})
@@ -307,7 +307,7 @@ def test_an_observer_of_messages_has_all_requests_by_asgi(tmp_path: Any) -> None
 
 
 def test_a_stream_that_was_begun_at_once_ends_with_its_client(quick: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its request has been read, but the server has not passed it on yet."""
+    """The application has not received the request's messages when the stream begins."""
     made = []
 
     def long() -> Iterator[bytes]:

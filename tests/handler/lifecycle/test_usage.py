@@ -196,7 +196,7 @@ def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int
 def test_the_models_part_of_a_request_counts_twice_and_the_queue_not_at_all(
     durations: tuple[int, ...], *, is_quick: bool
 ) -> None:
-    """Only the model would run beside the event loop."""
+    """Only the model could run beside the event loop."""
     model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "fake", None, None), steady=True)
     pace = Pace()
     loaded = Loaded(model, Folder(Path()), Gate(), Traffic(), pace)

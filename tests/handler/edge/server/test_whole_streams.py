@@ -74,7 +74,7 @@ def test_repeated_heads_are_parsed_once(port: int, app: Whole) -> None:
 
 
 def test_a_long_head_is_not_remembered(port: int, app: Whole) -> None:
-    """Nor is it answered at once: a connection would hold it for ever."""
+    """It is not answered at once either: the connection would keep it in memory."""
     with Http2(port) as client:
         client.send(posted(1, b"x", ("a", "b" * LONGEST_HEAD)))
         assert client.answer(1) == (200, b"x")
@@ -92,7 +92,7 @@ def test_a_head_beyond_a_limit_that_is_lower_is_refused(app: Whole) -> None:
 
 
 def test_so_many_requests_are_answered_in_one_turn(port: int, app: Whole) -> None:
-    """The rest comes by ASGI. The next turn begins to count anew."""
+    """The other requests go through ASGI. The next turn counts from zero."""
     with Http2(port) as client:
         for turn in range(2):
             streams = [2 * (20 * turn + number) + 1 for number in range(20)]
@@ -125,7 +125,7 @@ def test_an_answer_that_the_client_has_no_room_for_comes_by_asgi(app: Whole) -> 
 
 
 def test_what_was_made_is_sent_and_what_takes_longer_comes_by_asgi(port: int, app: Whole) -> None:
-    """On a head that is known and on a new one; and the next request has its answer at once again."""
+    """With a known head and with a new one. The next request is answered at once again."""
     with Http2(port) as client:
         for number, body in enumerate((b"sent 1", b"later", b"at once", b"sent 2", b"later", b"at once")):
             expected = b"made:" + body if body.startswith(b"sent") else body
@@ -157,7 +157,7 @@ def test_a_request_that_is_reset_in_its_turn_never_begins(port: int, app: Whole)
 
 
 def test_a_connection_that_answers_at_once_is_announced_to_end(port: int) -> None:
-    """With the answer: a client that sends one request after the other takes another connection for the next one."""
+    """The announcement and the answer are one segment, so that the client's next request uses another connection."""
     with Http2(port) as client:
         client.send(posted(LAST_STREAM - 2, b"x"))
         assert client.answer(LAST_STREAM - 2) == (200, b"x")
@@ -174,7 +174,7 @@ def test_a_connection_that_answers_at_once_is_announced_to_end(port: int) -> Non
 
 @pytest.mark.parametrize("is_paused", [False, True])
 def test_a_request_comes_by_asgi_while_earlier_answers_are_not_read(app: Whole, *, is_paused: bool) -> None:
-    """ASGI waits for the client. Without a network: a client that does not read is not read either."""
+    """ASGI waits for the client. The test has no network: there, a server does not read from such a client either."""
     peer = zttp.Connection(zttp.SERVER, zttp.HTTP2)
     peer.initiate_connection()
     peer.receive_data(PREFACE + frame(SETTINGS) + asking(1, "GET", "/"))
@@ -188,7 +188,7 @@ def test_a_request_comes_by_asgi_while_earlier_answers_are_not_read(app: Whole, 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_server_that_ends_answers_what_was_on_its_way(loop: str, app: Whole) -> None:
-    """The connection ends after it."""
+    """The connection ends after the last answer."""
     with ExitStack() as serves:
         port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
         ending = threading.Thread(target=serves.pop_all().close)
@@ -227,7 +227,7 @@ def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whol
 
 
 def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Whole) -> None:
-    """HTTP/2 has no header `connection`, and clients refuse it."""
+    """HTTP/2 does not have the header `connection`, and clients refuse it."""
 
     def answer(_head: Any, body: bytes, write: Any, _most: int) -> bool:
         headers = (b"connection", b"close"), (b"x-one", b"1")
@@ -246,7 +246,7 @@ def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Wh
 
 
 def test_streams_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> None:
-    """The requests and the cuts are random; one application is asked for answers at once, the other one is not."""
+    """The requests and the cuts are random. One server asks its application for answers at once; the other does not."""
     numbers = random.Random(7)  # noqa: S311 - cuts, not secrets
     other = Whole()
     other.whole_requests = None  # type: ignore[assignment] # all by ASGI
@@ -280,7 +280,7 @@ def _request(numbers: random.Random, stream: int) -> list[bytes]:
 
 
 def _shuffled(numbers: random.Random, requests: list[list[bytes]]) -> list[bytes]:
-    """Returns the frames of all requests, which begin in their order; those of each one keep theirs."""
+    """Returns the frames of all requests in a random order. Each request's frames keep theirs."""
     frames, begun = [], 0
     while any(requests):
         left = [request for request in requests[:begun] if request]
