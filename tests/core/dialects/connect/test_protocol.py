@@ -27,7 +27,7 @@ from core.dialects.connect.codes import (
 )
 from core.dialects.connect.envelopes import only
 from core.dialects.rpcs import RPCS
-from core.errors import Fault, InvalidInput, NotSupported, ServingError
+from core.errors import Fault, InvalidInput, NotSupported, ServingError, TooLarge
 from core.rpc import Form
 from core.wire import HttpResponse
 from tests.support.connect_client import envelope
@@ -330,6 +330,31 @@ def test_an_answer_of_grpc_web_is_an_envelope_and_trailers(content_type: bytes) 
     assert headers[b"grpc-encoding"] == b"gzip"
     assert headers[b"content-type"].removesuffix(b"+proto") == content_type.removesuffix(b"+proto")
     assert b"".join(asked(content_type=WEB).answer(b"y", 10).parts[:2]) == envelope(b"y")
+
+
+@pytest.mark.parametrize(("size", "found"), [(0, True), (9, True), (10, True), (11, False)])
+def test_the_only_message_of_a_request_has_so_many_bytes(size: int, *, found: bool) -> None:
+    """Compressed messages and plain ones have the same limit."""
+    question, body = asked("ModelInfer", WEB), envelope(b"x" * size)
+    if found:
+        assert bytes(question.only(body, 10).content) == b"x" * size
+    else:
+        with pytest.raises(TooLarge, match="an envelope announces 11 bytes; at most 10 are accepted"):
+            question.only(body, 10)
+
+
+@pytest.mark.parametrize(("body", "kind", "text"), [
+    (b"", NotSupported, "no message"),
+    (bytes(4), InvalidInput, "ends inside an envelope's head, at byte 4"),
+    (b"\0\0\0\0\2x", InvalidInput, "announces 2 bytes; 1 follow"),
+    (b"\0\0\0\0\1x\0", InvalidInput, "ends inside an envelope's head, at byte 7"),
+    (envelope(b"x") * 2, NotSupported, "more than one message"),
+    (envelope(b"x", flags=2), InvalidInput, "flags 2"),
+])  # fmt: skip
+def test_any_other_body_than_one_envelope_is_refused(body: bytes, kind: type[Exception], text: str) -> None:
+    """The refusal says what is wrong with it."""
+    with pytest.raises(kind, match=text):
+        asked("ModelInfer", WEB).only(body, 10)
 
 
 def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
