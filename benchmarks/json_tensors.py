@@ -1,9 +1,11 @@
-"""Nanoseconds per float of V2's JSON, in and out, for one FP32 image of 1x3x224x224.
+"""Nanoseconds per float of V2's JSON, in and out, for one FP32 image of 1x3x224x224; and the conversion of short lists.
 
-Ours is the core's own decode and encode, validation included; the control is orjson and numpy, which check nothing.
+Ours is the core's own decode and encode, validation included; the control is orjson and numpy, which check nothing. A
+short list is parsed already: its conversion to a tensor is compared with `np.array`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,18 @@ import orjson
 
 from benchmarks.measure import Row, interleaved, row, seconds, table
 from core.dialects import V2
+from core.dialects.v1.values import elements
 from core.dtype import DATATYPES
+from core.encoding.values import from_values
 from core.operations import Infer, InferResult
 from core.tensor import Tensor
 from core.wire import Call, HttpRequest, Options, Reply
 
 BAR_IN = 0.5
 BAR_OUT = 1.1
+BAR_FEW = 10
+FEW: tuple[tuple[str, list[Any]], ...] = (("INT64", [1, 2, 3, 4]), ("FP32", [1, 2, 3, 4.5]))
+TIMES = 2000
 SHAPE = (1, 3, 224, 224)
 COUNT = 150_528
 INFER = next(route for route in V2.routes if route.pattern == "/v2/models/{model}/infer")
@@ -56,6 +63,27 @@ def compare(name: str, ours: Callable[[], object], control: Callable[[], object]
     return row(name, per_float["ours"], per_float["control"], "ns/float", bar)
 
 
+def of_few(rounds: int) -> list[Row]:
+    """Compares the conversions of four numbers, in microseconds per list."""
+    rows = []
+    for name, data in FEW:
+        datatype = DATATYPES[name]
+        control = partial(np.array, data, datatype.numpy)
+        for dialect, ours in (
+            ("V2", partial(from_values, "x", datatype, (4,), data)),
+            ("V1", partial(elements, data, datatype)),
+        ):
+            taken = interleaved(
+                {side: partial(per_call, call) for side, call in (("ours", ours), ("control", control))}, rounds
+            )
+            rows.append(row(f"in, {data} as {name}, {dialect}", taken["ours"], taken["control"], "us", BAR_FEW))
+    return rows
+
+
+def per_call(call: Callable[[], object]) -> float:
+    return seconds(call, TIMES) * 1e6
+
+
 def main(*, quick: bool = False) -> list[Row]:
     rounds = 5 if quick else 21
     image = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
@@ -70,6 +98,7 @@ def main(*, quick: bool = False) -> list[Row]:
     if orjson.loads(ours_out(reply, result)) != orjson.loads(control_out(image)):
         raise AssertionError("written wrong")
     rows.append(compare("out", lambda: ours_out(reply, result), lambda: control_out(image), BAR_OUT, rounds))
+    rows += of_few(rounds)
     print(table("JSON tensors: V2 in the core against orjson + numpy, 1x3x224x224 FP32", rows))
     return rows
 
