@@ -7,10 +7,11 @@ and the records are the same for both.
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.wire import REQUEST_ID, HttpResponse, HttpStream
-from handler.edge.exchange import Receive, Scope, Send, Sending, Write
+from core.errors import ServerBusy
+from core.wire import REQUEST_ID, HttpResponse, HttpStream, Part
+from handler.edge.exchange import Receive, Room, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
-from handler.edge.jobs import WholeHead
+from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
 from handler.edge.observe.record import RECORD, Record, drawn
 from handler.edge.rest import Rest, Tools
 from handler.edge.timing import Timing
@@ -39,9 +40,25 @@ class AtOnce:
         calls = self.calls if destination.is_rpc else None
         return None if calls is None else calls.head(scope, destination.path)
 
-    def answer(self, head: WholeHead, body: bytes, write: Write, most: int) -> bool | Sending:
+    def room(self, head: WholeHead, size: int) -> Room | None:
+        """Returns memory for a body that is still arriving; None for a request that begins before its body has arrived.
+
+        A request that the gate would refuse is one of the latter, as is one that is not sure to be quick.
+        """
+        most = QUICKLY_READ if not head.raw_at else RAW_QUICKLY_READ
+        if head.raw_at is None or size > min(most, self._rest.options.max_body_bytes):
+            return None
+        if self._gate.at_once(head.scope, head.headers, head.right, head.model) is None:
+            return None
+        try:
+            return Room(size, head.raw_at, self._tools.flight)
+        except ServerBusy:
+            return None
+
+    def answer(self, head: WholeHead, body: Part, write: Write, most: int, came: int | None = None) -> bool | Sending:
         """Answers a whole request if that is sure to be quick. `most`: the most bytes that `write` may get.
 
+        `came`: when the head came, on time.perf_counter_ns(), if that was in an earlier turn.
         Returns True for an answer that was written, False for a request that goes through ASGI. Returns an ASGI
         application that sends the answer, if the answer has more bytes or is a stream.
         """
@@ -52,6 +69,7 @@ class AtOnce:
         if models is None:
             return False
         record = Record(scope["method"], scope["path"], drawn())
+        record.came = came or record.came
         timing = record.timing = Timing()
         if REQUEST_ID in headers:
             record.take(headers[REQUEST_ID])

@@ -1,9 +1,12 @@
 """One HTTP exchange in ASGI's messages: the path and the body of a request, and an answer with a length."""
 
 import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
+
+import numpy as np
 
 from core.errors import TooLarge, shown
 from core.wire import Header, HttpResponse, Part
@@ -26,6 +29,8 @@ COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
 UNPACED_KEY: Final = "dragoman.unpaced"
 """The key of ASGI's scope for a function that ends the time limit of the request's body, where the server has one."""
+CAME_KEY: Final = "dragoman.came"
+"""The key of ASGI's scope for the time at which a request's head came, on time.perf_counter_ns(), if it came before."""
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 """A header of streams. nginx, and ingresses that are made of it, would gather an answer before they pass it on."""
 TRAILERS: Final = "http.response.trailers"
@@ -166,6 +171,38 @@ class _Gathering:
         whole = b"".join(self._chunks)
         self._chunks.clear()
         return self.lease.kept(whole)[self._padding :]
+
+
+class Room:
+    """Memory for a body of known size, which a server fills as the body arrives. `view`: all of it.
+
+    `came`: when the body's head came, on time.perf_counter_ns(). Each byte counts twice among those in flight: a
+    request that begins early has a copy.
+    """
+
+    def __init__(self, size: int, align_at: int, flight: Flight) -> None:
+        """`align_at`: as for `gather`. Raises ServerBusy."""
+        if size >= SMALL:
+            flight.admit(WEIGHT * size)
+        self.came = time.perf_counter_ns()
+        self._padding = -align_at % ALIGNMENT
+        self._memory = np.empty(self._padding + size, np.uint8)
+        self._lease = Lease(flight, WEIGHT)
+        self.view = self._memory.data[self._padding :]
+
+    def grow(self, size: int) -> None:
+        """Counts a body that has this size by now. Raises ServerBusy."""
+        self._lease.grow(size)
+
+    def whole(self) -> bytes | memoryview:
+        """Returns the body, all of which has arrived."""
+        if len(self.view) < SMALL:
+            return bytes(self.view)
+        return self._lease.kept(self._memory).toreadonly()[self._padding :]
+
+    def end(self) -> None:
+        """Returns the bytes of a body that is not used."""
+        self._lease.end()
 
 
 async def disconnected(receive: Receive) -> None:

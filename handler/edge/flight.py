@@ -8,13 +8,16 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from core.errors import ServerBusy
 from core.wire import Part
 from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SMALL: Final = 64 * 1024
 """Bytes from which a body or an answer counts."""
@@ -96,10 +99,10 @@ class Lease:
             self._flight.take(more)
             self._held += more
 
-    def kept(self, body: bytes) -> memoryview:
+    def kept(self, body: "bytes | NDArray[np.uint8]") -> memoryview:
         """Returns the body, which counts until nothing uses its memory any more."""
         if not self._held:
-            return memoryview(body)
+            return memoryview(body)  # type: ignore[arg-type] # numpy's arrays are buffers
         array = np.frombuffer(body, np.uint8)
         weakref.finalize(array, self._flight.give_back, self._held).atexit = False
         self._held = 0

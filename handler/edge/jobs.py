@@ -87,6 +87,8 @@ class WholeHead(NamedTuple):
     """The head of a request that may be answered at once.
 
     `headers`: by name. `model`: the one in the path, None if the path names none. `protocol`: its name in records.
+    `raw_at`: the byte of a body that should lie aligned, as for `exchange.gather`, if raw tensors follow a short head;
+    0 for a body that is not raw, None for a request that cannot wait until its body has arrived.
     `answer`: returns the answer to a body, or None if that is not sure to be quick; takes the models that the caller
     may use, and the record of the request.
     """
@@ -96,7 +98,8 @@ class WholeHead(NamedTuple):
     right: Right
     model: str | None
     protocol: str
-    answer: Callable[[bytes, ServedModels, Record], HttpResponse | HttpStream | None]
+    raw_at: int | None
+    answer: Callable[[Part, ServedModels, Record], HttpResponse | HttpStream | None]
 
 
 class Job(Generic[T]):

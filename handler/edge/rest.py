@@ -83,7 +83,9 @@ class Rest:
         """Returns the head of a request that may be answered at once. Its route is known."""
         head = MatchedHead(scope, by_name(scope["headers"]), match)
         model, dialect = match.values.get("model"), match.dialect
-        return WholeHead(scope, head.headers, match.route.right, model, dialect.name, partial(self._at_once, head))
+        raw_at = None if b"content-encoding" in head.headers else _json_in(head.headers, dialect)
+        answer = partial(self._at_once, head)
+        return WholeHead(scope, head.headers, match.route.right, model, dialect.name, raw_at, answer)
 
     def _at_once(
         self, head: MatchedHead, body: Part, models: ServedModels, record: Record

@@ -10,12 +10,15 @@ from typing import Any
 import uvicorn
 
 from core.wire import HttpResponse
-from handler.edge.exchange import Write
+from handler.edge.exchange import CAME_KEY, Room, Write
+from handler.edge.flight import NO_LIMIT
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
 from tests.support.ports import free_port
 
 LARGE = 50_000_000
+MOST_WAITED = 200_000
+"""Bytes of a body for which a request may wait, before it begins."""
 
 
 async def application(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
@@ -51,25 +54,42 @@ def answer_to(body: bytes) -> bytes:
 class Whole:
     """The same application, which answers requests for / at once.
 
-    `heads`, `answers`: how often it was asked for each. `calls`: requests that came by ASGI.
+    `heads`, `rooms`, `answers`: how often it was asked for each. `calls`: requests that came by ASGI; `gone` of them
+    had no whole body. `came`: the time at which the head of the last one came, if it came before.
     A body that begins with "later" has to come by ASGI; with "sent", an application of its own sends the answer.
     """
 
     def __init__(self) -> None:
-        self.heads = self.answers = self.calls = 0
+        self.heads = self.rooms = self.answers = self.calls = self.gone = 0
+        self.came: int | None = None
+        self.last_room: Any = None
         self.whole_requests = self
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         self.calls += 1
-        await application(scope, receive, send)
+        self.came = scope.get(CAME_KEY)
+
+        async def received() -> Any:
+            message = await receive()
+            self.gone += message["type"] == "http.disconnect"
+            return message
+
+        await application(scope, received, send)
 
     def head(self, scope: Any) -> Any:
         """Returns the head of a request."""
         self.heads += 1
         return SimpleNamespace(headers=dict(scope["headers"]), scope=scope) if scope["path"] == "/" else None
 
-    def answer(self, head: Any, body: bytes, write: Write, most: int) -> Any:
+    def room(self, _head: Any, size: int) -> Room | None:
+        """Returns memory for a body of up to MOST_WAITED bytes."""
+        self.last_room = Room(size, 0, NO_LIMIT) if size <= MOST_WAITED else None
+        self.rooms += self.last_room is not None
+        return self.last_room
+
+    def answer(self, head: Any, body: Any, write: Write, most: int, _came: int | None = None) -> Any:
         """Answers with the body."""
+        body = bytes(body)
         if body.startswith(b"later") or len(answer_to(body)) > most:
             return False
         if body.startswith(b"sent"):

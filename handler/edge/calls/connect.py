@@ -54,10 +54,13 @@ class Calls:
         if is_late or question.encoded or (question.kind.native and not exchange.goes_both_ways(scope)):
             return None
         answer = partial(self._at_once, question)
-        return WholeHead(scope, headers, method.rpc.right, None, protocol.carrier(headers), answer)
+        raw_at: int | None = None  # a deadline counts from the head
+        if question.seconds is None:
+            raw_at = 0 if question.kind.json else exchange.length_in(headers, b"content-length")  # as RemoteCall.body
+        return WholeHead(scope, headers, method.rpc.right, None, protocol.carrier(headers), raw_at, answer)
 
     def _at_once(
-        self, question: protocol.Question, body: bytes, models: ServedModels, record: Record
+        self, question: protocol.Question, body: Part, models: ServedModels, record: Record
     ) -> HttpResponse | None:
         """Returns the answer to a whole call, None if that is not sure to be quick."""
         rpc, options = question.method.rpc, self.options

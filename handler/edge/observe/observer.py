@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from core.errors import ServingError
 from core.wire import Header, Right
-from handler.edge.exchange import Scope, Send
+from handler.edge.exchange import CAME_KEY, Scope, Send
 from handler.edge.observe.counts import CANCELED, Counts
 from handler.edge.observe.record import CANCELLED, ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
@@ -73,6 +73,7 @@ class Observer:
         """Begins the record of a request over HTTP."""
         given: str = scope.get(ID_KEY, "")
         record = Record(scope["method"], scope["path"], drawn(given), send, given)
+        record.came = scope.get(CAME_KEY, record.came)
         RECORD.set(record)
         return record
 

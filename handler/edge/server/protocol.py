@@ -7,6 +7,7 @@ without a task, an event and the messages of ASGI: see `whole`.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import httptools
@@ -15,8 +16,8 @@ from uvicorn.server import ServerState
 
 from core.wire import Part, by_name
 from handler.edge.exchange import length_in
-from handler.edge.flight import SMALL
 from handler.edge.server import offers, refusals
+from handler.edge.server.body import ArrivingBody
 from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, JoinedWrites, Lingering, PacedFlow, add
 from handler.edge.server.heads import NOTED, HeadNotes
 from handler.edge.server.limits import Limits, limits
@@ -66,15 +67,18 @@ class BoundedHttp(WatchedHttp):
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
         self.had_turn = False
-        if not self.head and self._owes_nothing() and not self.flow.kept and self.answered_again(data):
+        begins = not self.head and self._owes_nothing() and not self.flow.kept
+        if begins and self.takes_again(data):
             return
         if len(data) <= (self._left or HEADS) and not self.pipeline and not self.flow.kept:  # nearly always
             self._parse(data)
         else:
             self.flow.keep(data)
             self._go_on()
-        if self.had_turn:
+        if begins and self.had_turn:
             self.remember(data)
+        elif begins and self.arriving is not None:
+            self.arriving.follows(data)
 
     def _take_turn(self) -> None:
         self.had_turn = False
@@ -100,12 +104,10 @@ class BoundedHttp(WatchedHttp):
 
     def _incomplete(self, last: Any, size: int) -> None:
         """Continues where data ended within a request. `last`: the scope of the last one before these bytes arrived."""
-        if self.pieces is not None and self._complete():
+        if self.pieces is not None and self._arrives(self.pieces):
             return
         if self.head == BODY:
-            self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
-            declared = length_in(by_name([*self.cycle.scope["headers"]]), b"content-length")
-            self._left = max(0, declared - len(self.cycle.body))
+            self._body_follows()
         elif self.head == OVER:
             return
         elif self.last is last:
@@ -115,15 +117,51 @@ class BoundedHttp(WatchedHttp):
         else:
             self.head = 1  # it began behind another request; its bytes count from the next piece on
 
-    def _complete(self) -> bool:
-        """Parses the rest of a body, if it has come, before its request begins. Returns whether that ended with it."""
-        length = length_in(by_name([*self.scope["headers"]]), b"content-length")
-        rest = length - sum(map(len, self.pieces or ()))
-        if 0 < rest <= len(self.flow.kept) and length < SMALL:
-            self._feed(self.flow.next(rest))
-            return self.head == 0
-        self.begin()
-        return False
+    # -- bodies that arrive in parts ----------------------------------------------------------------------------------
+
+    def _body_follows(self) -> None:
+        self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
+        declared = length_in(by_name([*self.cycle.scope["headers"]]), b"content-length")
+        self._left = max(0, declared - len(self.cycle.body))
+
+    def _arrives(self, parsed: Sequence[Part]) -> bool:
+        """Waits for the body before its request begins, if that may be answered at once. Returns whether it waits."""
+        room = self.room()
+        if room is None:
+            self.begin()
+            return False
+        self.arriving = ArrivingBody(self, room)
+        self.arriving.begin(parsed, self.flow.next(len(room.view) - sum(map(len, parsed))))
+        return True
+
+    def arrived(self, body: ArrivingBody) -> None:
+        """Ends a request whose whole body has arrived. The parser that has its head alone is replaced."""
+        whole, known = body.room.whole(), body.known
+        if known is None:
+            self.pieces = [whole]
+            self.on_message_complete()
+            self.parser = offers.parser(self)
+            if self.had_turn and body.head:
+                self.remember(body.head, 0)
+        elif not self.answers_again(known, whole, body.room.came) and self._parse_head(body.head):
+            self._feed(whole)
+
+    def begin_early(self, body: ArrivingBody, rest: bytes) -> None:
+        """Begins a request whose body does not arrive as a whole. `rest`: what has arrived, but was not parsed."""
+        self._came = body.room.came
+        if body.known is None or self._parse_head(body.head):
+            self.begin()
+            self._body_follows()
+            if rest:
+                self._parse(rest)
+
+    def _parse_head(self, head: bytes) -> bool:
+        """Parses a head that was taken for a repeated one. Returns whether its body may follow."""
+        self._fed = len(head)
+        self._feed(head)
+        return self.head == BODY
+
+    # -- what the parser gets -----------------------------------------------------------------------------------------
 
     def _feed(self, data: Part) -> None:
         """Gives bytes to the parser. A request that offers another protocol is parsed again, without the offer."""

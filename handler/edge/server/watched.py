@@ -55,10 +55,16 @@ class WatchedHttp(WholeHttp):
         self.head = OVER
         self.transport.close()
 
+    def shutdown(self) -> None:
+        """Ends the connection, behind the request that is arriving."""
+        if self.arriving is not None:
+            self.arriving.stop()
+        super().shutdown()
+
     def is_idle(self) -> bool:
         """Decides whether it was used, and has no request, nor a part of one, nor an answer that is being sent."""
         answered = self.last is not None and self._owes_nothing()
-        return answered and self.head == 0 and not self.transport.get_write_buffer_size()
+        return answered and self.head == 0 and self.arriving is None and not self.transport.get_write_buffer_size()
 
     def _owes_nothing(self) -> bool:
         """Decides whether every request has its answer."""
@@ -70,7 +76,7 @@ class WatchedHttp(WholeHttp):
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
-        if self.head == BODY:
+        if self.arriving is not None or self.head == BODY:
             return self._stage_of_body()
         if self.head == OVER or not self._owes_nothing():
             return None
@@ -79,12 +85,14 @@ class WatchedHttp(WholeHttp):
         return Stage("idle", self.received, self.timeout_keep_alive)
 
     def _stage_of_body(self) -> Stage | None:
-        if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+        if self.arriving is None and (self.flow.read_paused or self.cycle.waiting_for_100_continue):
             return None  # the application does not read
         return Stage("body", self.received // self.limits.least, self.limits.pause)
 
     def give_up(self, stage: Stage) -> None:
         """Ends a connection whose client does not go on."""
+        if self.arriving is not None:
+            self.arriving.stop()
         if stage.name == "answer":
             self.head = OVER
             self.transport.abort()  # closing would wait for the client to read

@@ -16,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from core.records import NamedTuple
 from core.wire import Header, HttpResponse, Part
-from handler.edge.exchange import PIECE, Headers, Scope, Sending, Write, lines_of
+from handler.edge.exchange import CAME_KEY, PIECE, Headers, Room, Scope, Sending, Write, length_in, lines_of
+from handler.edge.server.body import ArrivingBody
 from handler.edge.server.flow import JoinedWrites, PacedFlow, add
 
 REMEMBERED: Final = 1024
@@ -41,11 +42,18 @@ class WholeRequests(Protocol):
         """Returns a head that `answer` may be asked about; None for a request that has to come by ASGI."""
         ...
 
-    def answer(self, head: Any, body: bytes, write: Write, most: int) -> bool | Sending:
+    def room(self, head: Any, size: int) -> Room | None:
+        """Returns memory for a body that is still arriving; None for a request that begins before its body has arrived.
+
+        `size`: the body's bytes, more than 0. Raises nothing.
+        """
+        ...
+
+    def answer(self, head: Any, body: Part, write: Write, most: int, came: int | None = None) -> bool | Sending:
         """Returns True for an answer that was written, False for a request that goes through ASGI.
 
         Otherwise returns an ASGI application that sends the answer. `most`: the most bytes of a body that `write` may
-        get. Raises nothing.
+        get. `came`: when the head came, on time.perf_counter_ns(), if that was in an earlier turn. Raises nothing.
         """
         ...
 
@@ -57,20 +65,19 @@ class Repeated(NamedTuple):
     end: bytes
     head: RequestHead
 
-    def body_in(self, data: bytes) -> bytes | None:
-        """Returns the body of a request with this head that is the whole of the data."""
+    def begun(self, data: bytes) -> tuple[int, int] | None:
+        """Returns where the body begins and its size, if the data is a request with this head, or the start of one."""
         if not data.startswith(self.start):
             return None
         begin = len(self.start)
         if not self.end:
-            return b"" if len(data) == begin else None
+            return (begin, 0) if len(data) == begin else None
         end = data.find(self.end, begin, begin + LONGEST_LENGTH + len(self.end))
-        digits = data[begin : max(end, begin)]
-        body = data[end + len(self.end) :]
-        if not digits.isdigit() or int(digits) != len(body):
+        digits, begin = data[begin : max(end, begin)], end + len(self.end)
+        if not digits.isdigit() or len(data) - begin > int(digits):
             return None
         self.head.headers[b"content-length"] = digits
-        return body
+        return begin, int(digits)
 
 
 def repeatable(data: bytes, size: int, head: RequestHead) -> Repeated | None:
@@ -102,6 +109,8 @@ def requests_of(config: Config) -> WholeRequests | None:
 class WholeHttp(HttpToolsProtocol):
     """One connection. `pieces`: the body of a request that has not begun, None if there is no such request.
 
+    `arriving`: reads the rest of that body, None if nothing does.
+
     `last`: the scope of the last request whose head was complete. `had_turn`: one was answered at once in this turn of
     the event loop, and others have theirs first.
     """
@@ -111,41 +120,59 @@ class WholeHttp(HttpToolsProtocol):
 
     def __init__(self, config: Config, *arguments: Any) -> None:
         super().__init__(config, *arguments)
-        self.pieces: list[bytes] | None = None
+        self.pieces: list[Part] | None = None
+        self.arriving: ArrivingBody | None = None
         self.last: Any = None
         self.had_turn = False
         self._requests = requests_of(config)
         self._repeated: Repeated | None = None
         self._new = 0
+        self._head: RequestHead | None = None
+        self._came: int | None = None  # when the head came, of a request whose body came later
         self._asked: Any = None  # what the application has answered, of a request that is parsed after that
         self._answered: tuple[RequestHead, int] | None = None
         self._defaults: tuple[Any, bytes] = (None, b"")
 
     # -- requests with a head that is known ---------------------------------------------------------------------------
 
-    def answered_again(self, data: bytes) -> bool:
-        """Answers a whole request whose head repeats the last one's. Returns whether it did.
+    def takes_again(self, data: bytes) -> bool:
+        """Answers a request whose head repeats the last one's, or waits for its body. Returns whether it did.
 
         Nothing else is under way on the connection.
         """
         repeated, requests = self._repeated, self._requests
-        body = None if repeated is None else repeated.body_in(data)
-        if body is None or repeated is None or requests is None or self.flow.write_paused:
+        found = None if repeated is None else repeated.begun(data)
+        if found is None or repeated is None or requests is None or self.flow.write_paused:
             return False
-        self._new = 0
-        found = requests.answer(repeated.head, body, self._write, PIECE)
-        if found is True:
-            return True
-        self._asked = found
-        return False
+        begin, size = found
+        if len(data) - begin == size:
+            return self.answers_again(repeated.head, data[begin:])
+        room = requests.room(repeated.head, size)
+        if room is not None:
+            self.arriving = ArrivingBody(self, room, data[:begin], repeated.head)
+            self.arriving.begin((), memoryview(data)[begin:])
+        return room is not None
 
-    def remember(self, data: bytes) -> None:
-        """Remembers the head of a request that was answered at once, if the data is that request alone."""
+    def answers_again(self, head: RequestHead, body: Part, came: int | None = None) -> bool:
+        """Answers a whole request whose head was not parsed. Returns whether it did; otherwise it has to be parsed."""
+        self._new = 0
+        if self._requests is not None:
+            self._asked, self._came = self._requests.answer(head, body, self._write, PIECE, came), came
+        if self._asked is not True:
+            return False
+        self._asked = self._came = None
+        return True
+
+    def remember(self, data: bytes, size: int | None = None) -> None:
+        """Remembers the head of a request that was answered at once, if the data is that request alone.
+
+        `size`: bytes of its body in the data, if they are not all.
+        """
         answered, self._answered = self._answered, None
         if answered is not None and self._new < MOST_NEW:
             self._new += 1
-            head, size = answered
-            self._repeated = repeatable(data, size, head)
+            head, whole = answered
+            self._repeated = repeatable(data, whole if size is None else size, head)
 
     # -- requests that are parsed -------------------------------------------------------------------------------------
 
@@ -160,10 +187,13 @@ class WholeHttp(HttpToolsProtocol):
     def begin(self) -> None:
         """Begins the request whose head is complete: the application gets it by ASGI."""
         pieces, self.pieces = self.pieces or (), None
+        if self._came is not None:
+            self.scope[CAME_KEY] = self._came  # type: ignore[typeddict-unknown-key] # ASGI's scopes may have any
+        self._head = self._came = None
         self.last = self.scope
         super().on_headers_complete()
         for piece in pieces:
-            add(piece, self.cycle, self.flow)
+            add(bytes(piece), self.cycle, self.flow)
 
     def answer(self) -> bool:
         """Answers the request that has not begun, or begins it. Returns whether it was answered."""
@@ -172,7 +202,7 @@ class WholeHttp(HttpToolsProtocol):
         if found is None and not self.had_turn:
             found = self._ask()
         if found is True:
-            self.pieces = None
+            self.pieces = self._head = self._came = None
             self.had_turn = True
             return True
         if found:
@@ -181,23 +211,34 @@ class WholeHttp(HttpToolsProtocol):
         self.app = app
         return False
 
-    def _ask(self) -> Any:
+    def room(self) -> Room | None:
+        """Returns memory for the body of a request that has not begun; None if the request has to begin now."""
+        head, requests = self._found(), self._requests
+        size = 0 if head is None else length_in(head.headers, b"content-length")
+        room = requests.room(head, size) if size and requests is not None else None
+        if room is not None:
+            self._head, self._came = head, room.came
+        return room
+
+    def _found(self) -> RequestHead | None:
+        """Returns the application's form of the head of a request that has not begun."""
         parser, requests, scope = self.parser, self._requests, cast("Scope", self.scope)
-        path, pieces = plain_path(self.url), self.pieces or ()
-        if path is None or requests is None or self.flow.write_paused:
-            return False
-        if parser.should_upgrade() or not parser.should_keep_alive():
-            return False
+        path = plain_path(self.url)
+        if path is None or requests is None or parser.should_upgrade() or not parser.should_keep_alive():
+            return None
         scope["method"] = method_of(parser.get_method())
         scope["path"] = path
         scope["raw_path"] = self.url
         scope["query_string"] = b""
-        head = requests.head(scope)
-        if head is None:
+        return requests.head(scope)
+
+    def _ask(self) -> Any:
+        head, requests, pieces = self._head or self._found(), self._requests, self.pieces or ()
+        if head is None or requests is None or self.flow.write_paused:
             return False
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._answered = head, len(body)
-        return requests.answer(head, body, self._write, PIECE)
+        return requests.answer(head, body, self._write, PIECE, self._came)
 
     def _write(self, answer: HttpResponse, more: Sequence[Header], body: Sequence[Part]) -> None:
         defaults = self.server_state.default_headers

@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from contextlib import closing
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ import pytest
 
 from core.operations import ModelRef
 from core.wire import HttpStream
-from handler.edge.exchange import PIECE, TRAILERS
+from handler.edge.exchange import ALIGNMENT, PIECE, TRAILERS
+from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ
 from handler.lifecycle.single_flight import Background
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.client import BODY, INFER, ask, make
@@ -322,3 +324,73 @@ def test_a_stream_that_was_begun_at_once_ends_with_its_client(quick: App, monkey
     start, *_ = asyncio.run(spoken(sending, scope("POST", INFER), *pieces, leaves=True))
     assert start["status"] == 200
     assert len(made) < 5000
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "most"),
+    [
+        (INFER, (JSON,), QUICKLY_READ),
+        (INFER, (LENGTH,), RAW_QUICKLY_READ),
+        (INFER, (LENGTH, (b"content-encoding", b"gzip")), 0),
+        (CALL, (PROTO,), RAW_QUICKLY_READ),
+        (CALL, (WEB,), RAW_QUICKLY_READ),
+        (CALL, (CONNECT_JSON,), QUICKLY_READ),
+        (CALL, (PROTO, (b"connect-timeout-ms", b"5000")), 0),
+    ],
+)
+def test_requests_that_may_be_quick_wait_for_their_bodies(quick: App, path: str, headers: Any, most: int) -> None:
+    """Numbers are read in place. Others are read quickly if they are short. A deadline counts from the head."""
+    by_asgi(quick, "POST", LIVE, b"", (PROTO,))
+    for size in (1, 1000, QUICKLY_READ, QUICKLY_READ + 1, RAW_QUICKLY_READ, RAW_QUICKLY_READ + 1):
+        assert (room(quick, path, headers, size) is not None) is (size <= most)
+
+
+def room(app: App, path: str, headers: Any, size: int) -> Any:
+    """Returns the memory for a body of this size."""
+    assert app.whole_requests is not None
+    head = app.whole_requests.head(scope("POST", path, [*headers, (b"content-length", b"%d" % size)]))
+    return None if head is None else app.whole_requests.room(head, size)
+
+
+def test_a_request_that_would_be_refused_does_not_wait_for_its_body() -> None:
+    """Its body is too long, its caller is not known, or there are too many bytes in flight."""
+    with closing(make(MAX_BODY_BYTES="3")) as app:
+        by_asgi(app, "POST", INFER, BODY, ())
+        assert [room(app, INFER, (), size) is not None for size in (3, 4)] == [True, False]
+    with closing(make(AUTH="keys", KEYS=f"one sha256:{sha256(b'dgm_one_secret').hexdigest()} infer")) as app:
+        assert room(app, INFER, ((b"x-api-key", b"dgm_one_secret"),), 3) is None
+        by_asgi(app, "POST", INFER, BODY, ((b"x-api-key", b"dgm_one_secret"),))
+        assert room(app, INFER, ((b"x-api-key", b"dgm_one_secret"),), 3) is not None
+        assert room(app, INFER, (), 3) is None
+    with closing(make(BYTES_IN_FLIGHT="1MB")) as app:
+        by_asgi(app, "POST", INFER, BODY, ())
+        held = room(app, INFER, (LENGTH,), 400_000)
+        held.grow(400_000)
+        assert room(app, INFER, (LENGTH,), 200_000) is None
+        held.end()
+        assert room(app, INFER, (LENGTH,), 200_000) is not None
+
+
+def test_tensors_lie_aligned_behind_their_head(quick: App) -> None:
+    """As in a body that comes by ASGI. A message of protobuf ends so."""
+    by_asgi(quick, "POST", LIVE, b"", (PROTO,))
+    for path, headers, at in ((INFER, (LENGTH,), len(HEAD)), (CALL, (PROTO,), 99_999)):
+        found = room(quick, path, headers, 99_999)
+        assert np.frombuffer(found.view[at - 1 :], np.uint8)[:1].ctypes.data % ALIGNMENT == ALIGNMENT - 1
+
+
+def test_the_time_of_a_body_counts(quick: App) -> None:
+    """A request begins with its head."""
+    app: Any = quick.whole_requests
+    head = app.head(scope("POST", INFER))
+    ended: list[int] = []
+
+    def end(record: Any) -> None:
+        ended.append(record.came)
+
+    app._tools = app._tools._replace(observer=SimpleNamespace(end=end))
+    app.answer(head, BODY, lambda *_: None, PIECE, 12345)
+    before = time.perf_counter_ns()
+    app.answer(head, BODY, lambda *_: None, PIECE)
+    assert ended[0] == 12345
+    assert before < ended[1] < time.perf_counter_ns()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import TooLarge
+from core.errors import ServerBusy, TooLarge
 from core.wire import HttpResponse
 from handler.edge import exchange
 from handler.edge.flight import SMALL, Flight
@@ -36,6 +36,43 @@ def gather(
 
     body = asyncio.run(exchange.gather(headers or {}, receive, limit, align_at))
     return body, len(left)
+
+
+@pytest.mark.parametrize("size", [1, SMALL - 1, SMALL, SMALL + 1])
+@pytest.mark.parametrize("align_at", [0, 5, 16])
+def test_a_room_holds_the_body_that_was_put_there(size: int, align_at: int) -> None:
+    """Long bodies count twice among the bytes in flight, until nothing uses them any more. They cannot be changed."""
+    flight = Flight(10**9)
+    room, body = exchange.Room(size, align_at, flight), bytes(number % 251 for number in range(size))
+    assert len(room.view) == size
+    for end in (size // 2, size):
+        room.grow(end)
+        assert flight.held == (2 * end if end >= SMALL else 0)
+    room.view[:] = body
+    array = np.frombuffer(room.whole(), np.uint8)
+    del room
+    assert array.tobytes() == body
+    assert not array.flags.writeable
+    assert flight.held == (2 * size if size >= SMALL else 0)
+    del array
+    assert flight.held == 0
+
+
+def test_a_room_that_is_not_used_gives_its_bytes_back() -> None:
+    """A body that has no room is refused, at its head or while it arrives."""
+    flight = Flight(4 * SMALL)
+    room = exchange.Room(SMALL, 0, flight)
+    room.grow(SMALL)
+    with pytest.raises(ServerBusy):
+        exchange.Room(SMALL + 1, 0, flight)
+    other = exchange.Room(SMALL, 0, flight)
+    flight.take(2 * SMALL)
+    with pytest.raises(ServerBusy):
+        other.grow(SMALL)
+    flight.give_back(2 * SMALL)
+    room.end()
+    other.end()
+    assert flight.held == 0
 
 
 def announced(size: int) -> dict[bytes, bytes]:
