@@ -189,7 +189,8 @@ class BoundedHttp(WatchedHttp):
         self._fed = size
         self._left = max(0, self._left - size)
         self._feed(data)
-        if self.head == BODY and self.cycle is cycle and (answered or len(cycle.body) == had):
+        is_same = self.head == BODY and self.cycle is cycle and self.pieces is None
+        if is_same and (answered or len(cycle.body) == had):
             self._count_unread(answered=answered, size=size)
             return
         self._unread = 0
@@ -261,6 +262,9 @@ class BoundedHttp(WatchedHttp):
             self.transport.close()
             return
         self._lingers = True
+        if self.pipeline:  # the body is that of a later request, and none of those has an answer (RFC 9112 9.6)
+            self.pipeline.clear()
+            self.cycle.response_complete = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
@@ -287,7 +291,7 @@ class BoundedHttp(WatchedHttp):
                 self._start_asgi_task(*self.pipeline.pop())
         if self.flow.kept:
             self.loop.call_soon(self._take_turn)
-        if self.head != BODY or self.pipeline:
+        if self.head != BODY or not self.cycle.response_complete:
             return
         if self.expect_100_continue and not self.cycle.body and not self.transport.is_closing():
             self.head = OVER

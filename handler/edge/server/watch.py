@@ -99,8 +99,10 @@ def leaves(connection: Watched, now: float) -> bool:
     """Decides whether it can be closed for a new connection: it is idle, or its head is too slow."""
     if connection.is_idle():
         return True
-    stage = connection.seen
-    return stage is not None and stage.name == "head" and now - connection.since >= FRESH_SECONDS
+    stage = connection.stage()
+    if stage is None or stage.name != "head":
+        return False
+    return stage == connection.seen and now - connection.since >= FRESH_SECONDS
 
 
 def _since(connection: Watched) -> float:

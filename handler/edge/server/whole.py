@@ -179,37 +179,39 @@ class WholeHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.last = self.scope
         cycle: Any = self.cycle  # None before the first request
-        if self._requests is not None and (cycle is None or cycle.response_complete) and not self.expect_100_continue:
+        is_first = (cycle is None or cycle.response_complete) and not self.expect_100_continue
+        if is_first and self._requests is not None and plain_path(self.url) is not None:
             self.pieces = []
         else:
-            super().on_headers_complete()
+            self.begin()
 
     def begin(self) -> None:
-        """Begins the request whose head is complete: the application gets it by ASGI."""
+        """Begins the request whose head is complete: the application gets it by ASGI, or sends the answer it has made.
+
+        Nothing of it stays on the connection for the next one.
+        """
         pieces, self.pieces = self.pieces or (), None
+        app, made, self._asked = self.app, self._asked, None
         if self._came is not None:
             self.scope[CAME_KEY] = self._came  # type: ignore[typeddict-unknown-key] # ASGI's scopes may have any
         self._head = self._came = None
         self.last = self.scope
+        self.app = made or app
         super().on_headers_complete()
+        self.app = app
         for piece in pieces:
             add(bytes(piece), self.cycle, self.flow)
 
     def answer(self) -> bool:
         """Answers the request that has not begun, or begins it. Returns whether it was answered."""
-        app, found = self.app, self._asked
-        self._asked = None
-        if found is None and not self.had_turn:
-            found = self._ask()
-        if found is True:
-            self.pieces = self._head = self._came = None
-            self.had_turn = True
-            return True
-        if found:
-            self.app = found
-        self.begin()
-        self.app = app
-        return False
+        if self._asked is None and not self.had_turn:
+            self._asked = self._ask()
+        if self._asked is not True:
+            self.begin()
+            return False
+        self.pieces = self._head = self._came = self._asked = None
+        self.had_turn = True
+        return True
 
     def room(self) -> Room | None:
         """Returns memory for the body of a request that has not begun; None if the request has to begin now."""

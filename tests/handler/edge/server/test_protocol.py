@@ -122,6 +122,39 @@ def test_a_request_behind_a_body_begins_anew(patient: int) -> None:
             assert rest(connection).count(b"HTTP/1.1 200") == 3
 
 
+def test_a_request_behind_a_body_that_nobody_reads_begins_anew(patient: int) -> None:
+    """Its own body counts as its own: it may be longer than what a connection may send unread."""
+    with opened(patient) as connection:
+        connection.sendall(head("POST", "/refuse", "Transfer-Encoding: chunked") + b"1\r\nx\r\n")
+        assert status(answer(connection)) == 400
+        connection.sendall(b"0\r\n\r\n" + head("POST", "/", "Content-Length: 400000") + b"x" * 100)
+        for _ in range(3):
+            threading.Event().wait(0.01)
+            connection.sendall(b"x" * 133_300)
+        assert answer(connection).endswith(b"\r\n\r\n" + b"x" * 400_000)
+
+
+def test_a_request_may_expect_100_behind_another_one(patient: int) -> None:
+    """It gets it after the answer before (RFC 9110 10.1.1)."""
+    with opened(patient) as connection:
+        expecting = head("POST", "/", "Content-Length: 2", "Expect: 100-continue")
+        connection.sendall(head("POST", "/stream?wait", "Content-Length: 1") + b"x" + expecting)
+        got = b""
+        while not got.endswith(b"100 Continue\r\n\r\n"):
+            got += connection.recv(1)
+        assert got.count(b"HTTP/1.1 200") == 1
+        connection.sendall(b"ok")
+        assert answer(connection).endswith(b"\r\n\r\nok")
+
+
+@pytest.mark.parametrize("target", ["http://a:99999/", "http://", "http:///x", "http://a@b@c/"])
+def test_a_target_that_is_no_url_is_refused_before_its_body_comes(port: int, target: str) -> None:
+    """The parser of heads takes it, the parser of URLs does not."""
+    with opened(port) as connection:
+        connection.sendall(head("POST", target, "Content-Length: 5"))
+        assert status(rest(connection)) == 400
+
+
 def test_a_body_of_any_framing_comes_whole(patient: int) -> None:
     """The cases are chunks of a byte, chunks with extensions, and a body after 100-continue."""
     chunks = b"".join(b"1;ext=1\r\n%c\r\n" % letter for letter in b"abc" * 3000) + b"0\r\ntrailer: 1\r\n\r\n"

@@ -170,6 +170,31 @@ def test_what_is_not_answered_at_once_comes_by_asgi_with_its_body(port: int, app
     assert app.answers == 2
 
 
+def test_an_answer_that_is_made_goes_to_the_request_that_it_is_made_for(port: int, app: Whole) -> None:
+    """Its head is known, but it is parsed in parts, and begins with the first of them."""
+    app.most_waited = 0
+    long = b"sent" + b"x" * 10_000
+    with opened(port) as connection:
+        for body in (b"at once", long, b"at once", b"later 1", long, b"later 2"):
+            connection.sendall(head("POST", "/", f"Content-Length: {len(body)}") + body)
+            expected = b"made:" + body if body is long else body
+            assert answer(connection).endswith(b"\r\n\r\n" + expected)
+
+
+def test_a_request_behind_the_end_of_a_connection_does_not_begin(port: int, app: Whole) -> None:
+    """The body of the last request came after its head, and in its piece of data a whole request and a part of one."""
+    with opened(port) as connection:
+        connection.sendall(head("POST", "/", "Content-Length: 5", "Connection: keep-alive", version="1.0"))
+        while not app.calls:
+            threading.Event().wait(0.001)
+        connection.sendall(b"12345" + POST + b"23456" + POST + b"3")
+        got = connection.recv(1000)
+        connection.sendall(b"4567")
+        got += rest(connection)
+    assert (got.count(b"HTTP/1.1 200"), got[-5:]) == (1, b"12345")
+    assert (app.calls, app.answers) == (1, 0)
+
+
 def test_a_body_that_comes_later_is_awaited(port: int) -> None:
     """Its head was complete, and it comes in pieces."""
     with opened(port) as connection:
