@@ -202,6 +202,8 @@ class Waits(Enum):
 
     NOTHING = auto()
     STORE = auto()
+    PROBE = auto()
+    """The store, for a moment: a load balancer that asks does not wait."""
     MODEL = auto()
     LONG = auto()
     """A model, always for longer than its inferences take."""

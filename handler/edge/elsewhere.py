@@ -88,7 +88,7 @@ class Elsewhere:
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the site answer. A page takes a turn until it was made: its client may be slow to read."""
         if self._site is None:
-            self._site = await self._dispatcher.aside(self._made)
+            self._site = await self._dispatcher.promptly(self._made)
         site, is_page = self._site
         if not is_page(scope):
             await site(scope, receive, send)
@@ -128,7 +128,7 @@ class Elsewhere:
             raise NotPermitted("this credential is for some models; the metrics concern all of them")
         accept = visitor.headers.get(b"accept", b"").decode("latin-1")
         with await self._scrapes.taken():
-            kind, metrics = await self._dispatcher.aside(self._observer.scrape, path, accept)
+            kind, metrics = await self._dispatcher.promptly(self._observer.scrape, path, accept)
         return HttpResponse(200, (kind,), (metrics,))
 
     def _refusal(self, error: ServingError, scope: Scope, path: str) -> HttpResponse:

@@ -16,6 +16,7 @@ import pytest
 
 from core.operations import ModelRef
 from handler.edge.app import App
+from handler.edge.dispatch import threads
 from handler.lifecycle import catalog, index
 from handler.lifecycle.inventory import bounds, looks
 from handler.settings import Settings
@@ -272,6 +273,44 @@ def test_a_function_asks_for_its_first_model_as_before(settings: Settings, stand
     assert {infer(function, f"no-{number}") for number in range(20)} == {404}
     assert stand_in.asked[2:] == ["", ""]
     function.close()
+
+
+def test_probes_and_metrics_are_answered_while_the_store_hangs(
+    local: Local, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests wait for the store. The first probe waits for a moment, and those after it do not."""
+    monkeypatch.setattr(threads, "PROBE_SECONDS", 0.2)
+    asked, opened = threading.Event(), threading.Event()
+
+    def hangs() -> str:
+        asked.set()
+        opened.wait(60)
+        return ""
+
+    stand_in.fate = hangs
+    publish(stand_in, "real")
+
+    async def meanwhile(*requests: tuple[str, str]) -> list[tuple[int, bool]]:
+        waiting = [asyncio.ensure_future(ask("GET", "/v2/models")) for _ in range(2 * threads.ASIDE)]
+        await asyncio.to_thread(asked.wait)
+        answers = [await ask(*request) for request in requests]
+        alone = not any(each.done() for each in waiting)
+        opened.set()
+        assert [(await each).status for each in waiting] == [200] * len(waiting)
+        return [(each.status, alone) for each in answers]
+
+    def ask(method: str, path: str) -> Any:
+        return local._call(method, path, b"", {}, stays=False)
+
+    probes = (
+        ("GET", "/v2/health/ready"),
+        ("GET", "/metrics"),
+        ("GET", "/grps/v1/health/ready"),
+        ("GET", "/v2/health/live"),
+    )
+    got = local.run(meanwhile(*probes))
+    assert got == [(503, True), (200, True), (503, True), (200, True)]
+    assert stand_in.asked == [""]
 
 
 @pytest.fixture

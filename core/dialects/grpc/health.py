@@ -7,7 +7,7 @@ from core import operations as ops
 from core.errors import Fault, ServingError
 from core.rpc import Rpc, RpcMethod, methods
 from core.schema.health import HealthCheckRequest, HealthCheckResponse
-from core.wire import Right
+from core.wire import Right, Waits
 
 SERVICE: Final = "grpc.health.v1.Health"
 
@@ -28,6 +28,6 @@ def health(services: Iterable[str]) -> tuple[RpcMethod, ...]:
 
     return methods(
         SERVICE,
-        Rpc("Check", check, right=Right.OPEN),
-        Rpc("Watch", check, instead=_unknown, watched=True, right=Right.OPEN),
+        Rpc("Check", check, Waits.PROBE, right=Right.OPEN),
+        Rpc("Watch", check, Waits.PROBE, instead=_unknown, watched=True, right=Right.OPEN),
     )

@@ -138,7 +138,7 @@ GRPS_RPC: Final[tuple[RpcMethod, ...]] = methods(
     Rpc("Online", _online, Waits.NOTHING, instead=_refusal, right=Right.ADMIN),
     Rpc("Offline", _offline, Waits.NOTHING, instead=_refusal, right=Right.ADMIN),
     Rpc("CheckLiveness", _live, Waits.NOTHING, instead=_refusal, right=Right.OPEN),
-    Rpc("CheckReadiness", _ready, instead=_refusal, right=Right.OPEN),
+    Rpc("CheckReadiness", _ready, Waits.PROBE, instead=_refusal, right=Right.OPEN),
     Rpc("ServerMetadata", _server, instead=_refusal, right=Right.READ),
     Rpc("ModelMetadata", _model, instead=_refusal, right=Right.READ),
 )

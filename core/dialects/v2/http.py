@@ -266,7 +266,8 @@ SURFACE: Final = Surface(
             "/v2/health/ready",
             _ready,
             "configuration valid, repository answers, preloaded models loaded",
-            right=Right.OPEN,
+            Waits.PROBE,
+            Right.OPEN,
         ),
         Route("GET", "/v2/models", _names, "names of the repository's models", right=Right.READ),
         # Before {model}: no model can be called stats.

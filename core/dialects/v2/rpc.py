@@ -200,7 +200,7 @@ NAMED: Final = Named(("model_name", "model_version"), lambda name, version: Mode
 V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
     SERVICE,
     Rpc("ServerLive", _live, Waits.NOTHING, right=Right.OPEN),
-    Rpc("ServerReady", _ready, right=Right.OPEN),
+    Rpc("ServerReady", _ready, Waits.PROBE, right=Right.OPEN),
     Rpc("ModelReady", _model_ready, instead=_not_ready, right=Right.READ),
     Rpc("ServerMetadata", _server, right=Right.READ),
     Rpc("ModelMetadata", _model, right=Right.READ),

@@ -43,6 +43,9 @@ class Inline:
     async def aside(self, work: Callable[..., T], *arguments: Any) -> T:
         return work(*arguments)
 
+    async def promptly(self, work: Callable[..., T], *arguments: Any) -> T:
+        return work(*arguments)
+
     def begin(self, work: Callable[[], None]) -> None:
         work()
 

@@ -8,9 +8,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from core.deadline import NEVER, Deadline, answerable
+from core.deadline import NEVER, Deadline, answerable, within
 from core.wire import Waits
 from handler.edge.dispatch import streams
 from handler.edge.dispatch.batches import Again
@@ -29,6 +30,9 @@ LOADERS: Final = 4
 """Models loaded at the same time; each load waits mostly for the network."""
 ASIDE: Final = 4
 """Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
+PROMPT: Final = 2
+"""Threads for what asks no store, or waits for it for PROBE_SECONDS: health and metrics are answered while it hangs."""
+PROBE_SECONDS: Final = 2.0
 
 
 class Threads:
@@ -39,6 +43,7 @@ class Threads:
         self._workers = Workers(settings.threads, settings.queue, settings.timeout, settings.queue_time)
         self._watchdog = Watchdog()
         self._aside = ThreadPoolExecutor(ASIDE, "dragoman-aside")
+        self._prompt = ThreadPoolExecutor(PROMPT, "dragoman-prompt")
         self.loaders = ThreadPoolExecutor(LOADERS, "dragoman-load")
 
     def at_once(self, job: Job[T], waits: Waits) -> T | None:
@@ -87,8 +92,11 @@ class Threads:
     ) -> T:
         if leaving is not None:
             leaving.begin()
-        if waits in (Waits.NOTHING, Waits.STORE):
+        if waits is Waits.STORE:
             return await self.aside(job.run)
+        if waits in (Waits.NOTHING, Waits.PROBE):
+            job.timing.deadline = min(job.timing.deadline, within(PROBE_SECONDS), key=attrgetter("at"))
+            return await self.promptly(job.run)
         spec = job.spec()
         job.timing.is_misplaced = spec is None and job.timing.use is None
         work: Callable[[], T] | BatchPart = job.run
@@ -115,6 +123,10 @@ class Threads:
         """Returns the result of work that may ask the store."""
         return await asyncio.get_running_loop().run_in_executor(self._aside, work, *arguments)
 
+    async def promptly(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Returns the result of work that does not wait for long."""
+        return await asyncio.get_running_loop().run_in_executor(self._prompt, work, *arguments)
+
     def begin(self, work: Callable[[], None]) -> None:
         """Starts work that no request waits for."""
         self._aside.submit(work)
@@ -139,7 +151,7 @@ class Threads:
         """Ends the threads; no request can be answered afterwards."""
         self._workers.close()
         self._watchdog.close()
-        for executor in (self.loaders, self._aside):
+        for executor in (self.loaders, self._aside, self._prompt):
             executor.shutdown(wait=False, cancel_futures=True)
 
 

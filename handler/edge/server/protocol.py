@@ -296,7 +296,3 @@ class BoundedHttp(WatchedHttp):
         if self.expect_100_continue and not self.cycle.body and not self.transport.is_closing():
             self.head = OVER
             self.transport.close()  # the next bytes may be the body, or the next request (RFC 9110 10.1.1)
-
-    def resume_writing(self) -> None:
-        self._resumed += 1
-        super().resume_writing()

@@ -89,6 +89,10 @@ class WatchedHttp(WholeHttp):
             return None  # the application does not read
         return Stage("body", self.received // self.limits.least, self.limits.pause)
 
+    def resume_writing(self) -> None:
+        self._resumed += 1
+        super().resume_writing()
+
     def give_up(self, stage: Stage) -> None:
         """Ends a connection whose client does not go on."""
         if self.arriving is not None:

@@ -26,6 +26,7 @@ PAUSE: Final = 1.0
 FEW: Final = 128
 """Files of a directory up to which each request may scan it."""
 KEYS: Final = "the store accepts the keys"
+LATE: Final = "the store answers in time"
 QUIET: Final = 10.0
 """Seconds after a wrong guess for which names are looked up together."""
 Files = Mapping[str, Sequence[File] | None]
@@ -75,8 +76,14 @@ class Inventory:
     # -- all models ---------------------------------------------------------------------------------------------------
 
     def check(self, deadline: Deadline) -> None:
-        """Raises ServingError if the store does not answer."""
-        self._asked(Depth.ANSWER, deadline)
+        """Raises ServingError if the store does not answer. Further calls do not wait for it right after that."""
+        if (late := self._missing.get(LATE)) is not None:
+            raise copied(late)
+        try:
+            self._asked(Depth.ANSWER, deadline)
+        except StillLoading as error:
+            self._missing.put(LATE, error)
+            raise
 
     def confirm(self, deadline: Deadline) -> None:
         """Raises ServingError if listing is denied, and nothing shows that the store accepts the keys."""
