@@ -16,7 +16,7 @@ from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
 from handler.edge.server.whole import LONGEST_HEAD, MOST_NEW, Repeated, plain_path, repeatable, requests_of
-from tests.support.bounded import Whole, application, serving
+from tests.support.bounded import MOST_WAITED, Whole, application, serving
 from tests.support.raw import answer, head, opened, rest, status, talk
 
 if TYPE_CHECKING:
@@ -242,12 +242,13 @@ def test_requests_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> N
             cuts = sorted([*numbers.choices(range(len(wire)), k=numbers.randint(0, 3)), *numbers.choice([ends, []])])
             pieces = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
             pause = numbers.choice([0, 0.002])
+            app.most_waited = numbers.choice([0, MOST_WAITED])
             assert _told(port, pieces, pause) == _told(other, pieces, pause), pieces
     assert app.answers > 30
 
 
 def _request(numbers: random.Random) -> bytes:
-    body = numbers.choice([b"", b"x", b"later", b"12345" * 100, b"later" * 100, b"12345" * 2000])
+    body = numbers.choice([b"", b"x", b"later", b"12345" * 100, b"later" * 100, b"12345" * 2000, b"later" * 2000])
     method = numbers.choice(["POST", "POST", "POST", "GET", "HEAD"])
     path = numbers.choice(["/", "/", "/", "/a%20b", "/stream", "/refuse", "/?a=b"])
     odd = ("Expect: 100-continue",), ("Connection: close",)
