@@ -32,7 +32,8 @@ from core.wire import (
 
 SHORT: Final = 64 * 1024
 """Bytes of a body that costs little to read."""
-LONGEST_PATH: Final = 256
+LONGEST: Final = 256
+"""Characters of a path, or of a model's name, that a refusal quotes."""
 MODEL_SEGMENT: Final = 3
 
 
@@ -40,11 +41,11 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
     """Returns {"error": text} with the error's HTTP status and headers.
 
     TF Serving's own texts: an unknown path or method is 400 "Malformed request" and quotes at most 256 characters of
-    the path; a missing model or version is "Servable not found". Source: TF Serving's http_rest_api_handler.cc.
+    the path; a missing model or version is "Servable not found". A name is quoted in part, too, if it is longer.
+    Source: TF Serving's http_rest_api_handler.cc.
     """
     if isinstance(error, RouteNotFound | MethodNotAllowed):
-        shortened = path if len(path) <= LONGEST_PATH else path[: LONGEST_PATH - 3] + "..."
-        malformed = f"Malformed request: {method} {shortened}".encode(errors="replace").decode()
+        malformed = f"Malformed request: {method} {_shortened(path)}".encode(errors="replace").decode()
         return json_answer({"error": escaped(malformed)}, 400)
     text = error.message
     if isinstance(error, ModelNotFound | VersionNotFound):
@@ -59,7 +60,12 @@ def _servable(path: str, version: str) -> str:
     names = [part.rpartition(":")[0] or part for part in rest]
     if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions" and names[2].isdecimal():
         version = names[2].lstrip("0") or "0"
-    return f"Specific({names[0]}, {version})" if version else f"Latest({names[0]})"
+    name = _shortened(names[0])
+    return f"Specific({name}, {version})" if version else f"Latest({name})"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _names(_: Call) -> tuple[ops.Operation, Reply]:
@@ -102,7 +108,7 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
 
 def _unknown(reference: ops.ModelRef, missing: str) -> str:
     which = f"version {missing}" if missing else "any versions"
-    return f"Could not find {which} of model {escaped(reference.name)}"
+    return f"Could not find {which} of model {escaped(_shortened(reference.name))}"
 
 
 def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:

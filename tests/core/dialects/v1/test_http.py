@@ -139,9 +139,12 @@ def test_what_may_take_long_is_known_by_its_route() -> None:
     ("/v1/models/m/labels/gone:predict", VersionNotFound("no", "99"), "Specific(m, 99)"),
     ("/v1/models/m/labels/gone:predict", ModelNotFound("no"), "Latest(m)"),
     ("/v1/models/m", VersionNotFound("no", "3"), "Specific(m, 3)"),
+    (f"/v1/models/{'n' * 256}:predict", ModelNotFound("no"), f"Latest({'n' * 256})"),
+    (f"/v1/models/{'n' * 30_000}:predict", ModelNotFound("no"), f"Latest({'n' * 253}...)"),
+    (f"/v1/models/{'n' * 30_000}/versions/7", ModelNotFound("no"), f"Specific({'n' * 253}..., 7)"),
 ])  # fmt: skip
 def test_what_is_not_there_is_refused_in_tensorflow_servings_words(path: str, error: Exception, text: str) -> None:
-    """The text has the version that was asked for, or that a label stands for."""
+    """The text has the version that was asked for, or that a label stands for, and a long name in part."""
     assert refusal(error, "POST", path) == (404, f"Servable not found for request: {text}")
 
 
@@ -305,6 +308,8 @@ def test_the_status_of_what_is_not_there_says_what() -> None:
     assert told(response) == {"error": "Could not find any versions of model m"}
     response = ask("GET", "/v1/models/m/versions/9")[1](StatusResult((), missing="9"))
     assert told(response) == {"error": "Could not find version 9 of model m"}
+    long = ask("GET", f"/v1/models/{'n' * 300}")[1](StatusResult(()))
+    assert told(long) == {"error": f"Could not find any versions of model {'n' * 253}..."}
 
 
 def test_metadata_are_those_of_the_spec() -> None:
