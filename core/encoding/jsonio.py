@@ -51,15 +51,16 @@ SPELLINGS: Final = {"Inf": "Infinity", "-NaN": "NaN"}
 LONE_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any:
+def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset(), *, nested: bool = True) -> Any:
     """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays.
 
+    `nested`: lists of lists may be such arrays, too.
     Integers may have lost digits: beyond 2**53 in a double array, beyond 64 bits in a list. See `loads_exact`.
     Raises InvalidInput that names the place where the text stops being JSON, or the key that an object has twice.
     """
     if len(body) >= WORTH_SIMD and simd.suits(body):
         try:
-            return simd.loads(body, arrays)
+            return simd.loads(body, arrays, nested=nested)
         except (ValueError, RuntimeError):  # unusual or wrong: the readers below decide which
             pass
     if len(body) > MOST_ARRAYS:

@@ -53,10 +53,17 @@ def suits(body: bytes | memoryview, *, among_texts: bool = False) -> bool:
     return _simd() is not None and (among_texts or TEXTS.search(body, 0, HEAD) is None) and _is_countable(body)
 
 
-def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
-    """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays."""
+def loads(body: bytes | memoryview, arrays: frozenset[str], *, nested: bool = True) -> Any:
+    """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays.
+
+    `nested`: a list of lists may be such an array, too. Otherwise raises ValueError where one might be.
+    """
     structure = Structure(body)
-    return _whole(_parsed(body, lambda document: _plain(document, arrays, "", structure)), structure)
+    reader = _Plain(arrays, structure)
+    value = _parsed(body, lambda document: reader.read("", document))
+    if not nested:
+        _check_visited(reader.visited, _count(body, "["))
+    return _whole(value, structure)
 
 
 def loads_shaped(body: bytes | memoryview, *, among_texts: bool = False) -> Any:
@@ -102,18 +109,29 @@ def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _plain(value: Any, arrays: frozenset[str], key: str, structure: Structure) -> Any:
-    """Converts a simdjson proxy to Python objects; to one array if `arrays` has `key` and its elements allow it."""
-    if isinstance(value, _simd().Object):
-        return _members(value, lambda key, member: _plain(member, arrays, key, structure), structure)
-    if not isinstance(value, _simd().Array):
-        return value
-    if key in arrays:
-        return _elements(value, structure)
-    if len(value) <= FEW_MEMBERS:
-        return [_plain(member, arrays, "", structure) for member in value]
-    structure.check()
-    return value.as_list()
+class _Plain:
+    """Converts proxies to Python objects; to one array each under the keys `arrays`, if their elements allow it.
+
+    `visited`: the arrays that were looked at, without those inside a converted one.
+    """
+
+    def __init__(self, arrays: frozenset[str], structure: Structure) -> None:
+        self.visited = 0
+        self._arrays = arrays
+        self._structure = structure
+
+    def read(self, key: str, value: Any) -> Any:
+        if isinstance(value, _simd().Object):
+            return _members(value, self.read, self._structure)
+        if not isinstance(value, _simd().Array):
+            return value
+        self.visited += 1
+        if key in self._arrays:
+            return _elements(value, self._structure)
+        if len(value) <= FEW_MEMBERS:
+            return [self.read("", member) for member in value]
+        self._structure.check()
+        return value.as_list()
 
 
 def _members(value: Any, read: Callable[[str, Any], Any], structure: Structure) -> Any:
@@ -145,15 +163,22 @@ def _elements(value: Any, structure: Structure) -> Any:
 
 
 def _shaped(document: Any, brackets: int, shaper: "_Shaper") -> Any:
-    """Returns the document with arrays in their own shapes. Raises ValueError for a text that is better read as lists.
+    """Returns the document with arrays in their own shapes.
 
-    As a buffer, simdjson returns an array's numbers flat, even if other arrays lie between them. If the visited arrays
-    are as many as the brackets of the text, none was skipped.
+    Raises ValueError for a text that is better read as lists.
     """
     value = shaper.read("", document)
-    if shaper.arrays != brackets:
-        raise ValueError("an array stands between numbers, or a bracket in a string")
+    _check_visited(shaper.arrays, brackets)
     return value
+
+
+def _check_visited(arrays: int, brackets: int) -> None:
+    """Raises ValueError unless as many arrays were visited as the text has brackets: then none was skipped.
+
+    As a buffer, simdjson returns an array's numbers flat, even if other arrays lie between them.
+    """
+    if arrays != brackets:
+        raise ValueError("an array stands between numbers, or a bracket in a string")
 
 
 class _Shaper:

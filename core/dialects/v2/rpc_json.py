@@ -16,7 +16,7 @@ from core.dialects.v2 import rpc_infer
 from core.dialects.v2.parameters import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, flag_of
 from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
-from core.dtype import DATATYPES, DataType
+from core.dtype import BOOL, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.proto_json import check_spellings, to_bytes, unreadable
 from core.encoding.values import Inexact, from_values
@@ -38,6 +38,10 @@ NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 FOREIGN: Final = "[ \t\r\n"
 """Characters that an array of numbers may have, but not the text of a number."""
+NUMBERS: Final = frozenset({int, float, str, jsonio.Oversized})
+"""The types of a number's JSON. from_values would also flatten lists, and take null for NaN."""
+NEGATIVE_ZERO: Final = "-0"
+"""The one integer's text that is another float than the integer."""
 SHORT: Final = 40
 """Characters of an integer that need no care."""
 Phrase = Callable[..., dict[str, Any]]
@@ -57,7 +61,7 @@ class JsonRequest(NamedTuple):
 
 def read(body: bytes) -> JsonRequest:
     """Parses a ModelInferRequest. Raises InvalidInput."""
-    return _from_document(jsonio.loads(body, ARRAYS), body)
+    return _from_document(jsonio.loads(body, ARRAYS, nested=False), body)
 
 
 def decode(request: JsonRequest) -> tuple[Infer, Callable[[InferResult], bytes]]:
@@ -199,7 +203,7 @@ def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
     if len(values) > MOST_PARTS:
         check_count(len(values), shape, tensor.name)  # before each is read
     if not datatype.is_bytes:
-        return to_raw(from_values(tensor.name, datatype, shape, _plain(values, tensor.name)))
+        return to_raw(from_values(tensor.name, datatype, shape, _plain(values, datatype, tensor.name)))
     texts = values if isinstance(values, list) else values.tolist()
     array = np.empty(len(texts), object)
     array[:] = [_octets(text, named(tensor.name)) for text in texts]
@@ -225,23 +229,32 @@ def _values(contents: Any, datatype: DataType, name: str) -> Any:
     return own[0] if own else []
 
 
-def _plain(values: Any, name: str) -> Any:
-    """Returns the numbers without the quotes that proto3's JSON permits around them. Raises InvalidInput."""
+def _plain(values: Any, datatype: DataType, name: str) -> Any:
+    """Returns the elements without the quotes that proto3's JSON permits around numbers. Raises InvalidInput."""
     if isinstance(values, np.ndarray):
+        if datatype is BOOL and values.size:
+            raise _wrong(values[0].item(), datatype, name)
         return values
-    kinds = set(map(type, values))
-    if type(None) in kinds:
-        raise InvalidInput(f"{named(name)} has null among its elements")
+    kinds, allowed = set(map(type, values)), {bool} if datatype is BOOL else NUMBERS
+    if not kinds <= allowed:
+        raise _wrong(next(value for value in values if type(value) not in allowed), datatype, name)
     if str not in kinds:
         return values
-    found = _unquoted(values) if kinds == {str} else None
+    found = _unquoted(values) if kinds == {str} and NEGATIVE_ZERO not in values else None
     if found is not None:
         return found
     return [_number(value) if type(value) is str else value for value in values]
 
 
+def _wrong(value: Any, datatype: DataType, name: str) -> InvalidInput:
+    kind = "booleans" if datatype is BOOL else "numbers" if datatype.is_float else "integers"
+    return InvalidInput(f"{named(name)} has {shown(value)} where {datatype.name} needs {kind}")
+
+
 def _number(text: str) -> Any:
     """Returns a text's number, and any other text unchanged."""
+    if text == NEGATIVE_ZERO:
+        return -0.0
     if len(text) <= SHORT and INTEGER.fullmatch(text):
         return int(text)
     return jsonio.loads_exact(text.encode()) if NUMBER.fullmatch(text) else text
@@ -253,7 +266,7 @@ def _unquoted(texts: list[str]) -> Any:
     if any(each in joined for each in FOREIGN):
         return None
     try:
-        found = jsonio.loads(b'{"found":[%b]}' % joined.encode(), frozenset({"found"}))["found"]
+        found = jsonio.loads(b'{"found":[%b]}' % joined.encode(), frozenset({"found"}), nested=False)["found"]
     except (InvalidInput, UnicodeEncodeError):
         return None
     if len(found) != len(texts):

@@ -78,6 +78,20 @@ def test_lists_of_plain_numbers_come_as_arrays_where_they_are_long(
         assert value == expected
 
 
+@needs.SIMD
+@pytest.mark.parametrize(("text", "is_array"), [
+    ("[1, 2]", True), ("[]", True), ("[[1], [2]]", False), ("[1, [2]]", False), ("[[], 1]", False),
+    ('[1], "note": "["', False), ("[1], " + ", ".join(f'"k{i}": 0' for i in range(30)), False),
+])  # fmt: skip
+def test_a_list_of_lists_is_an_array_only_where_that_is_wanted(text: str, *, is_array: bool) -> None:
+    """A bracket in a string costs the array, and so does an object that is read as a whole."""
+    body = f'{PAD}{{"shape": [1, [2]], "data": {text}}}'
+    expected = json.loads(body)
+    found = jsonio.loads(body.encode(), DATA, nested=False)
+    assert plain(found) == expected
+    assert isinstance(found["data"], np.ndarray) is is_array
+
+
 @pytest.mark.parametrize("pad", ["", PAD], ids=["short", "long"])
 def test_keys_that_hold_a_nul_are_read_whole(pad: str) -> None:
     """A look-up by such a key would end at the NUL."""

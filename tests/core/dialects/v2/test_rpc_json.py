@@ -70,6 +70,12 @@ def streamed(text: bytes) -> tuple[operations.Stream, Callable[[Any], Iterator[b
     return v2_rpc_json.decode_streamed(v2_rpc_json.read(text))
 
 
+def proto_json_name(datatype: str) -> str:
+    """Returns the field of a datatype's elements, as JSON spells it."""
+    name: str = oip.InferTensorContents.DESCRIPTOR.fields_by_name[DATATYPES[datatype].contents].json_name
+    return name
+
+
 def read(text: bytes) -> NDArray[Any]:
     (only,) = decoded(text)[0].inputs
     return only.array
@@ -189,6 +195,41 @@ def test_numbers_may_be_quoted_and_floats_need_not_be_finite(filler: list[float]
     assert found[len(filler) + 1 :].tolist() == [-np.inf, np.inf, 1.5, -2000.0, 7.0]
     assert np.array_equal(found[: len(filler)], np.array(filler))
     assert read(body("FP32", {"fp32Contents": ["NaN", "2"]}, 2)).tolist()[1] == 2.0
+
+
+@pytest.mark.parametrize("copies", [1, LONG])
+@pytest.mark.parametrize("values", [["-0"], ["-0", "1.5"], ["0", "-0", 2], ["-0.0", "-0e1"], [-0.0]])
+def test_a_zero_keeps_its_sign_in_quotes(values: list[Any], copies: int) -> None:
+    """Protobuf reads the same signs."""
+    count = len(values) * copies
+    text = body("FP32", {"fp32Contents": values * copies}, count)
+    expected = json_format.Parse(text, oip.ModelInferRequest()).inputs[0].contents.fp32_contents
+    assert read(text).tobytes() == np.array(expected, np.float32).tobytes()
+    assert not read(body("INT32", {"intContents": ["-0"] * copies}, copies)).any()
+
+
+@pytest.mark.parametrize("copies", [1, LONG])
+@pytest.mark.parametrize(("datatype", "values", "told"), [
+    ("FP32", [[1], [2]], r"\[1\] where FP32 needs numbers"),
+    ("FP32", [["1"], ["2"]], r"\['1'\] where FP32 needs numbers"),
+    ("FP32", ["[1]", "[2]"], r"'\[1\]' where FP32 needs numbers"),
+    ("INT64", [1, [2]], r"\[2\] where INT64 needs integers"),
+    ("INT32", [1, []], r"\[\] where INT32 needs integers"),
+    ("FP64", [1, {}], "{} where FP64 needs numbers"),
+    ("BOOL", [1, 0], "1 where BOOL needs booleans"),
+    ("BOOL", [1.0], "1.0 where BOOL needs booleans"),
+    ("BOOL", [True, 1], "1 where BOOL needs booleans"),
+    ("BOOL", ["true"], "'true' where BOOL needs booleans"),
+    ("BOOL", [[True]], r"\[true\] where BOOL needs booleans"),
+])  # fmt: skip
+def test_elements_that_protobuf_refuses_are_refused(datatype: str, values: list[Any], told: str, copies: int) -> None:
+    """The refusal names the first, in a text of any length."""
+    count = len(values) * copies
+    text = body(datatype, {proto_json_name(datatype): values * copies}, count)
+    with pytest.raises(json_format.ParseError):
+        json_format.Parse(text, oip.ModelInferRequest())
+    with pytest.raises(InvalidInput, match=f"'x' has {told}"):
+        decoded(text)
 
 
 @pytest.mark.parametrize("copies", [1, LONG])
