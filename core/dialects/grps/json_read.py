@@ -40,8 +40,8 @@ NO_FIELD: Final = "No legal field in json."
 OCTETS_ONLY: Final = "bin_data should use application/octet-stream format."
 ALIAS: Final = "flat_double"
 """The spelling of flat_float64 in the interface document's examples."""
-LONGEST_SIZE: Final = 10
-"""The most digits of a dimension."""
+LONGEST_NUMBER: Final = 10
+"""The most digits of a dimension, and of an enumeration's number."""
 
 
 @cache
@@ -156,8 +156,9 @@ def _tensor(value: Any, place: str) -> Tensor:
 
 
 def _datatype(value: Any, name: str) -> DataType:
-    if type(value) is int and 0 <= value < len(TYPES):
-        value = TYPES[value]
+    number = _whole(value)
+    if type(number) is int and 0 <= number < len(TYPES):
+        value = TYPES[number]
     datatype = BY_GRPS.get(value) if isinstance(value, str) else None
     if datatype is None:
         raise InvalidInput(f"{named(name)} has {shown(value)} as dtype; expected one of {', '.join(TYPES[1:])}")
@@ -170,17 +171,17 @@ def _shape(value: Any, name: str) -> tuple[int, ...]:
     if isinstance(value, list | np.ndarray):
         check_rank(len(value) if isinstance(value, list) else value.size, name)
     sizes = value.tolist() if isinstance(value, np.ndarray) else value
-    shape = checked_shape([_size(size) for size in sizes] if isinstance(sizes, list) else sizes, name)
+    shape = checked_shape([_whole(size) for size in sizes] if isinstance(sizes, list) else sizes, name)
     if max(shape, default=0) > LARGEST_SIZE:
         raise InvalidInput(f"{named(name)} has {max(shape)} in its shape; expected unsigned integers of 32 bits")
     return shape
 
 
-def _size(value: Any) -> Any:
-    """Returns a dimension, which may be a string of digits, as a number."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_SIZE:
+def _whole(value: Any) -> Any:
+    """Returns a dimension, or an enumeration's number, as an int: JSON may have a string of digits, or 2.0."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER:
         return int(value)
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _map(value: Any) -> Map:

@@ -59,7 +59,8 @@ RIGHT = [
     {"model": "m-1", "str_data": "a", "status": {"code": 1}, "unheard_of": [1, {"a": None}]}, {"gtensors": {}},
     {"gtensors": {"tensors": []}}, {"gtensors": {"tensors": None}, "str_data": None, "gmap": None, "model": None},
     gtensors(), gtensors(name=...), gtensors(name=None, shape=None, flat_int32=[5]),
-    gtensors(dtype=4, shape=["2"], flat_int32=["1", 2]),
+    gtensors(dtype=4, shape=["2"], flat_int32=["1", 2]), gtensors(dtype=4.0, shape=[2.0]),
+    gtensors(dtype="4", shape=["1", 2.0, 1]),
     gtensors(dtype="DT_INT64", flat_int64=["9223372036854775807", "-9223372036854775808"], flat_int32=[1]),
     gtensors(dtype="DT_FLOAT32", flatFloat32=["NaN", "-Infinity"], flat_int32=...),
     gtensors(dtype="DT_FLOAT64", flat_float64=[1e300, 1], flat_int32=...),
@@ -75,7 +76,7 @@ RIGHT = [
 @pytest.mark.parametrize("blank", BLANKS, ids=["short", "long"])
 @pytest.mark.parametrize("value", RIGHT, ids=range(len(RIGHT)))
 def test_a_message_says_what_protobufs_reader_says(value: Any, blank: bytes) -> None:
-    """The cases are both spellings, enumerations by name and number, integers as strings, and unknown members."""
+    """The cases are both spellings, enumerations by name and number, integers as "2" and 2.0, and unknown members."""
     assert alike(asked(value, blank), theirs(value))
 
 
@@ -187,10 +188,15 @@ WRONG_TENSORS = [
     ({"dtype": 10}, "input 'x' has 10 as dtype"),
     ({"dtype": -1}, "input 'x' has -1 as dtype"),
     ({"dtype": True}, "input 'x' has true as dtype"),
+    ({"dtype": "10"}, "input 'x' has '10' as dtype"),
+    ({"dtype": "-4"}, "input 'x' has '-4' as dtype"),
+    ({"dtype": 4.5}, "input 'x' has 4.5 as dtype"),
     ({"dtype": ...}, "input 'x' has null as dtype"),
     ({"dtype": 4, "name": ...,  "shape": [3]}, r"input 'tensors\[0\]' has 2 elements; its shape \[3\] needs 3"),
     ({"shape": [-2]}, "input 'x' has -2 in its shape"),
-    ({"shape": [2.0]}, "input 'x' has 2.0 in its shape"),
+    ({"shape": [2.5]}, "input 'x' has 2.5 in its shape"),
+    ({"shape": [-2.0]}, "input 'x' has -2 in its shape"),
+    ({"shape": ["2.0"]}, "input 'x' has '2.0' in its shape"),
     ({"shape": ["x"]}, "input 'x' has 'x' in its shape"),
     ({"shape": 2}, "input 'x' needs 'shape'"),
     ({"shape": [[2]]}, "in its shape"),
