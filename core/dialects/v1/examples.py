@@ -29,11 +29,13 @@ from core.wire import HttpResponse, Reply, json_answer
 NO_SIGNATURE: Final = "No signature was found with the name: {name}"
 FLOAT: Final = "float"
 INT64: Final = "int64"
-BYTES: Final = "string"
+BYTES: Final = "bytes"
 KIND_OF: Final[dict[type, str]] = {float: FLOAT, int: INT64, bool: INT64, str: BYTES}
 ALIKE: Final = frozenset({float, int, str})
 """The types of values that need no look one by one where all are of one type."""
 INTEGER_OR_FLOAT: Final = {INT64: FLOAT}
+AS_DATA_TYPE: Final = {BYTES: "string"}
+"""The names of kinds as data types, if they differ."""
 METHOD: Final = "tensorflow/serving/"
 NOUN: Final = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 Example = Mapping[str, Any]
@@ -226,7 +228,8 @@ def _row(name: str, datatype: DataType, value: Any, shape: tuple[int, ...], defa
     kind = _kind(name, values, INTEGER_OR_FLOAT if datatype.is_float or datatype is BF16 else {})
     if kind not in _fitting(datatype):
         raise InvalidInput(
-            f"Key: {name}. Data types don't match. Data type: {kind} but expected type: {type_name(datatype)}"
+            f"Key: {name}. Data types don't match. "
+            f"Data type: {AS_DATA_TYPE.get(kind, kind)} but expected type: {type_name(datatype)}"
         )
     expected = math.prod(size for size in shape if size != -1)
     if len(values) % expected if -1 in shape and expected else len(values) != expected:
@@ -238,24 +241,28 @@ def _row(name: str, datatype: DataType, value: Any, shape: tuple[int, ...], defa
 
 
 def _kind(name: str, values: Sequence[Any], widened: Mapping[str, str]) -> str:
-    """Returns the one kind of all values. `widened`: kinds that count as another. Raises InvalidInput."""
+    """Returns the one kind of all values. Raises InvalidInput, which names the first value's own kind.
+
+    `widened`: kinds of numbers that count as another. Booleans are not numbers.
+    """
     kinds = set(map(type, values))
+    if bool in kinds:
+        widened = {}
     if len(kinds) == 1 and (only := kinds.pop()) in ALIKE and (only is not int or _is_int64(values)):
         return widened.get(KIND_OF[only], KIND_OF[only])
     first = ""
     for value in values:
         kind = BYTES if is_binary(value) else KIND_OF.get(type(value), "")
-        kind = widened.get(kind, kind)
         if not kind:
             raise InvalidInput(
                 f"Feature: {name} has element with unexpected JSON type: {KINDS.get(type(value), 'Number')}"
             )
         first = first or kind
-        if kind != first:
+        if widened.get(kind, kind) != widened.get(first, first):
             raise InvalidInput(f"Unexpected element type in feature: {name} expecting type: {first}")
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise InvalidInput(f"Feature: {name} has {quoted(value)}: Only int64_t is supported")
-    return first
+    return widened.get(first, first)
 
 
 def _is_int64(values: Sequence[int]) -> bool:

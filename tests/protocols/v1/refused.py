@@ -209,7 +209,7 @@ NO_EXAMPLES = (
 NULLS = (
     (None, "Null"), ([None], "Null"), ({"a": 1}, "Object"), ([{}], "Object"), ([[1.0]], "Array"), ([[]], "Array"),
 )  # fmt: skip
-KINDS = (([1, "a"], "int64"), (["a", 1], ""), ([1.5, "a"], "float"), ([True, "a"], "int64"), (["a", 1.5], ""))
+KINDS = (([1, "a"], "int64"), (["a", 1], "bytes"), ([1.5, "a"], "float"), ([True, "a"], "int64"), (["a", 1.5], "bytes"))
 COUNTS = (
     ("weight", [1.0, 2.0], "Number of float values != expected. Values size: 2 but output shape: [1]"),
     ("pair", [1], "Number of int64 values != expected. Values size: 1 but output shape: [2]"),

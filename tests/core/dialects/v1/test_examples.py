@@ -136,7 +136,17 @@ def test_the_context_is_part_of_every_example() -> None:
     ("INT64", [1, "a"], "Unexpected element type in feature: f expecting type: int64"),
     ("INT64", 2**63, f"Feature: f has {2**63}: Only int64_t is supported"),
     ("INT64", 1.5, "Key: f. Data types don't match. Data type: float but expected type: int64"),
-    ("FP32", True, "JSON Value: true Type: Bool is not of expected type: float"),
+    ("INT64", ["a", 1], "Unexpected element type in feature: f expecting type: bytes"),
+    ("FP32", [1, "a"], "Unexpected element type in feature: f expecting type: int64"),
+    ("FP32", [1, 1.5, "a"], "Unexpected element type in feature: f expecting type: int64"),
+    ("FP32", [1.5, 1, "a"], "Unexpected element type in feature: f expecting type: float"),
+    ("FP32", [1.5, True], "Unexpected element type in feature: f expecting type: float"),
+    ("FP32", [True, 1.5], "Unexpected element type in feature: f expecting type: int64"),
+    ("FP32", True, "Key: f. Data types don't match. Data type: int64 but expected type: float"),
+    ("BF16", [1, True], "Key: f. Data types don't match. Data type: int64 but expected type: bfloat16"),
+    ("FP32", "a", "Key: f. Data types don't match. Data type: string but expected type: float"),
+    ("BYTES", True, "Key: f. Data types don't match. Data type: int64 but expected type: string"),
+    ("BYTES", ["a", "b"], "Key: f. Number of bytes values != expected. Values size: 2 but output shape: [1]"),
     ("INT8", 300, "JSON Value: 300 Type: Number is not of expected type: int8, which holds -128 to 127"),
 ])  # fmt: skip
 def test_a_feature_that_does_not_fit_is_named(datatype: str, value: Any, message: str) -> None:
