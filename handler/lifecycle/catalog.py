@@ -189,7 +189,8 @@ class Catalog:
     def resolve(self, ref: ModelRef, deadline: Deadline) -> Target:
         """Raises ModelNotFound, VersionNotFound, UnknownLabel, and what listing a model raises."""
         if ref.dashed:
-            return self._selected(ref.name or self._default(deadline), deadline)
+            target = self._selected(ref.name or self._default(deadline), deadline)
+            return target if ref.version is None else self.resolve(ModelRef(target.name, ref.version), deadline)
         wanted = wanted_of(ref)
         model = self.model(ref.name, deadline, wanted)
         if ref.label is not None:

@@ -289,10 +289,13 @@ def test_the_health_of_a_model_is_for_known_callers(some: App) -> None:
         assert b"nobody" in ask(app, "GET", "/v2/health/ready", {"x-api-key": "dgm_a"}).body
 
 
+@pytest.mark.parametrize("version", [None, "9"])
 @pytest.mark.parametrize(("globs", "name", "wanted"), [
     (["a"], "a-1", ("a", "1")), (["a-1"], "a-1", ("a-1", None)), (["*"], "a-1", ("a-1", None)),
     (["b"], "", ("b", None)), (["a*"], "a-1", ("a-1", None))])  # fmt: skip
-def test_a_dashed_name_means_a_model_of_the_caller(globs: list[str], name: str, wanted: Any) -> None:
+def test_a_dashed_name_means_a_model_of_the_caller(
+    globs: list[str], name: str, wanted: Any, version: str | None
+) -> None:
     """If a name could be one model's version or another model, it means the one that the caller may use."""
     from handler.edge.gate.view import SeenModels  # noqa: PLC0415 - of this unit
 
@@ -301,8 +304,8 @@ def test_a_dashed_name_means_a_model_of_the_caller(globs: list[str], name: str, 
             return ["a", "a-1", "b"]
 
     caller = identity.Caller("x", frozenset(), identity.patterns(globs))
-    ref = SeenModels(Asked(), caller, "")._ref(ModelRef(name, dashed=True), Background())  # type: ignore[arg-type] # names alone
-    assert (ref.name, ref.version) == wanted
+    ref = SeenModels(Asked(), caller, "")._ref(ModelRef(name, version, dashed=True), Background())  # type: ignore[arg-type] # names alone
+    assert (ref.name, ref.version) == (wanted[0], version or wanted[1])
 
 
 def test_the_default_model_is_not_named_to_a_caller_that_may_not_use_it() -> None:

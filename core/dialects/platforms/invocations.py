@@ -40,15 +40,15 @@ class UnsupportedType(HttpError):
 
 
 def ref(call: Call) -> ModelRef:
-    """Returns the model: that of the path, of the client's attributes, else the default one."""
-    if "model" in call.path:
-        return ModelRef(call.path["model"])
-    words = call.request.headers.get(ATTRIBUTES)
-    if words is None:
-        return ModelRef("", dashed=True)
-    pairs = (word.partition("=") for word in words.decode("latin-1").split(","))
+    """Returns the model: that of the path, of the client's attributes, else the default one.
+
+    The version of the attributes applies to each of them.
+    """
+    words = call.request.headers.get(ATTRIBUTES, b"").decode("latin-1")
+    pairs = (word.partition("=") for word in words.split(","))
     said = {name.strip(): value.strip() for name, _, value in pairs}
-    return ModelRef(said[MODEL], said.get(VERSION)) if said.get(MODEL) else ModelRef("", dashed=True)
+    name = call.path.get("model") or said.get(MODEL, "")
+    return ModelRef(name, said.get(VERSION) or None, dashed=not name)
 
 
 def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Reply]:

@@ -109,6 +109,19 @@ def test_no_selector_is_the_default_model_or_the_only_one(
     assert selected(lonely, "") == ("only", 4)
 
 
+@pytest.mark.parametrize("default", ["a", "a-2"])
+def test_a_version_beside_a_selector_takes_precedence(folder: Path, default: str) -> None:
+    """It is a version of the model that the selector means; an unknown one is not found."""
+    models = Registry(settings(folder, DEFAULT_MODEL=default))
+    for _ in range(2):
+        assert served(models, ModelRef("", "1", dashed=True)) == "1"
+        assert served(models, ModelRef("a-2", "1", dashed=True)) == "1"
+        assert served(models, ModelRef("", dashed=True)) == "2"
+        for unknown in ("9", "x"):
+            with pytest.raises(VersionNotFound, match="model 'a' has no version"):
+                served(models, ModelRef("", unknown, dashed=True))
+
+
 def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: Path) -> None:
     """An alias is resolved again when the model changes."""
     models = Registry(settings(folder, DEFAULT_MODEL="a"))

@@ -413,6 +413,18 @@ def test_a_client_may_name_a_model() -> None:
     assert invocations.ref(Call(HttpRequest("POST", "/"), {"model": "b"})) == ModelRef("b")
 
 
+@pytest.mark.parametrize(("words", "path", "ref"), [
+    ("tfs-model-version=9", {}, ModelRef("", "9", dashed=True)), ("tfs-model-version=", {}, ModelRef("", dashed=True)),
+    ("tfs-model-version=9", {"model": "b"}, ModelRef("b", "9")),
+    ("tfs-model-version=9,tfs-model-name=a", {"model": "b"}, ModelRef("b", "9")),
+    ("tfs-model-name=,tfs-model-version=9", {}, ModelRef("", "9", dashed=True)),
+])  # fmt: skip
+def test_a_client_may_name_a_version_alone(words: str, path: dict[str, str], ref: ModelRef) -> None:
+    """It is a version of the path's model, else of the default one. SageMaker's container does the same."""
+    headers = {invocations.ATTRIBUTES: words.encode()}
+    assert invocations.ref(Call(HttpRequest("POST", "/", headers), path)) == ref
+
+
 def test_tensors_behind_json() -> None:
     """With the protocol's header, or the length in the content type: SageMaker drops the header, on the way back, too.
 
