@@ -1,14 +1,16 @@
 """Finds the route of a path in the table of a dialect."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from core.errors import shown
-from core.wire import Dialect, MethodNotAllowed, Route, RouteNotFound
+from core.wire import Dialect, HttpError, MethodNotAllowed, Route, RouteNotFound
 
 LABEL: Final = "label"
 """The placeholder whose values may hold any character."""
+COLON: Final = re.compile("%3[aA]")
 
 
 class Router:
@@ -26,8 +28,13 @@ class Router:
 
     def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
+        return self._find(method, path, self._segments(path))
+
+    def _segments(self, path: str) -> list[str]:
         with_verb = self._verbs and ":" in path
-        segments = (path if with_verb else path.removesuffix("/"))[1:].split("/")
+        return (path if with_verb else path.removesuffix("/"))[1:].split("/")
+
+    def _find(self, method: str, path: str, segments: Sequence[str]) -> tuple[Route, dict[str, str]]:
         wanted = "GET" if method == "HEAD" else method
         allowed: list[str] = []
         for pattern, route in self._routes.get(len(segments), ()):
@@ -42,17 +49,22 @@ class Router:
         raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
 
     def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
+        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a value.
 
-        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
+        If the path has no such route, an encoded colon can be the one before a verb: some clients encode it. No value
+        but a label holds a slash. Raises RouteNotFound, MethodNotAllowed.
         """
-        route, values = self.find(method, path)
-        decoded = {name: unquote(value) for name, value in values.items()}
-        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
+        try:
+            route, encoded = self._find(method, path, self._segments(path))
+            values = {name: unquote(value) for name, value in encoded.items()}
+        except HttpError:
+            segments = self._segments(COLON.sub(":", path))
+            route, values = self._find(method, path, [unquote(segment) for segment in segments])
+        if any("/" in value for name, value in values.items() if name != LABEL):
             raise RouteNotFound(f"there is nothing at {shown(path)}")
-        return route, decoded
+        return route, values
 
-    def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+    def _match(self, pattern: list[str], segments: Sequence[str]) -> dict[str, str] | None:
         values = {}
         for expected, segment in zip(pattern, segments, strict=True):
             if expected[:1] != "{":

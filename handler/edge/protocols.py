@@ -1,7 +1,6 @@
 """Chooses the protocols of a server, the route of a request, and the format of a refusal before there is a route."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from core.dialects import DIALECTS
@@ -9,7 +8,7 @@ from core.encoding import jsonio
 from core.errors import ServingError
 from core.records import NamedTuple
 from core.router import Router
-from core.wire import JSON, Dialect, HttpError, HttpResponse, Route, by_name
+from core.wire import JSON, Dialect, HttpResponse, Route, by_name
 from handler.edge.exchange import Scope, encoded_of, path_of
 from handler.edge.observe.record import sent_in
 from handler.settings.hosts import Contract
@@ -98,8 +97,7 @@ class Routes:
             router = self._routers[dialect.prefix] = Router(dialect)
         method, encoded = scope["method"], encoded_of(scope)
         if encoded:
-            with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths
-                return RouteMatch(path, dialect, *router.find_encoded(method, encoded))
+            return RouteMatch(path, dialect, *router.find_encoded(method, encoded))
         match = RouteMatch(path, dialect, *router.find(method, path))
         if len(self._known) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
             known = Destination(path, is_rpc=False, dialect=dialect, match=match)

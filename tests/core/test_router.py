@@ -75,6 +75,14 @@ def test_a_colon_belongs_to_no_name(path: str) -> None:
         VERBS.find("POST", path)
 
 
+@pytest.mark.parametrize("path", ["/a/m%3Ado/", "/a/%3Ado", "/a/m%3An%3Ado"])
+def test_an_encoded_colon_before_a_verb_is_a_colon(path: str) -> None:
+    """Such a path is found or not as the decoded one is."""
+    assert VERBS.find_encoded("POST", "/a/m%3ado") == VERBS.find("POST", "/a/m:do")
+    with pytest.raises((RouteNotFound, MethodNotAllowed)):
+        VERBS.find_encoded("POST", path)
+
+
 LABELS = router_of(V1, route("GET", "/a/{label}"), route("POST", "/{x}/{label}/b:do"))
 
 
@@ -82,14 +90,19 @@ LABELS = router_of(V1, route("GET", "/a/{label}"), route("POST", "/{x}/{label}/b
     ("GET", "/a/m%2fn", {"label": "m/n"}),
     ("GET", "/a/m%3Ado%2Fb/", {"label": "m:do/b"}),
     ("POST", "/%C3%A9/m%2Fb%252F/b:do", {"x": "\u00e9", "label": "m/b%2F"}),
+    ("POST", "/a%3A/m/b:do", {"x": "a:", "label": "m"}),
+    ("POST", "/a/m%2Fn/%62%3ado", {"x": "a", "label": "m/n"}),
+    ("POST", "/a/m%252Fn%253Ado/b%3Ado", {"x": "a", "label": "m%2Fn%3Ado"}),
 ])  # fmt: skip
-def test_a_label_is_decoded_once_its_path_is_split(method: str, path: str, values: dict[str, str]) -> None:
-    """It is decoded once only."""
+def test_a_value_is_decoded_once_its_path_is_split(method: str, path: str, values: dict[str, str]) -> None:
+    """It is decoded once only. The colon before a verb may be encoded."""
     assert LABELS.find_encoded(method, path)[1] == values
 
 
-@pytest.mark.parametrize("path", ["/%2Fa/m/b:do", "/a%3A/m/b:do", "/%61/m/b/do", "/a%2Fm/b:do"])
-def test_only_a_label_holds_a_separator(path: str) -> None:
-    """Fixed segments are not decoded."""
+@pytest.mark.parametrize("path", [
+    "/%2Fa/m/b:do", "/%61/m/b/do", "/a%2Fm/b:do", "/a%2Fb/m/b%3Ado", "/a%2Fm%2Fb:do",
+])  # fmt: skip
+def test_only_a_label_holds_a_slash(path: str) -> None:
+    """An encoded slash separates nothing."""
     with pytest.raises((RouteNotFound, MethodNotAllowed)):
         LABELS.find_encoded("POST", path)

@@ -57,7 +57,7 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
 def _servable(path: str, version: str) -> str:
     """Returns Latest(name) or Specific(name, version) for a path that matched a route."""
     _, _, _, *rest = path.split("/")
-    names = [part.rpartition(":")[0] or part for part in rest]
+    names = [*rest[:-1], rest[-1].rpartition(":")[0] or rest[-1]]
     if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions" and names[2].isdecimal():
         version = names[2].lstrip("0") or "0"
     name = _shortened(names[0])

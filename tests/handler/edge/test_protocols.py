@@ -1,7 +1,10 @@
 """The routes of a server, which remembers where paths lead."""
 
+from urllib.parse import unquote
+
 import pytest
 
+from core.wire import RouteNotFound
 from handler.edge.protocols import Routes
 from handler.settings import Settings
 
@@ -29,6 +32,29 @@ def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest
         for _ in range(2):
             assert found(known, f"/v2/models/{name}") == (METADATA, name)
     assert len(known._known) == 2
+
+
+@pytest.mark.parametrize(("method", "raw", "expected"), [
+    ("GET", "/v2/models/a%3Ab/ready", ("/v2/models/{model}/ready", "a:b")),
+    ("POST", "/v1/models/a%3Ab:predict", ("/v1/models/{model}:predict", "a:b")),
+    ("POST", "/v1/models/m%3Apredict", ("/v1/models/{model}:predict", "m")),
+    ("GET", "/v2/models/m%2Fready", None),
+    ("GET", "/v2%2Fmodels/m", None),
+    ("POST", "/v1/models/a%2Fb:predict", None),
+])  # fmt: skip
+def test_an_encoded_separator_is_part_of_a_name(method: str, raw: str, expected: tuple[str, str] | None) -> None:
+    """No model's name holds a slash. The decoded path is remembered as another one."""
+    known = routes()
+    scope = {"method": method, "path": unquote(raw), "raw_path": raw.encode()}
+    for _ in range(2):
+        destination = known.destination(scope)
+        assert destination.dialect is not None
+        if expected is None:
+            with pytest.raises(RouteNotFound):
+                known.find(destination.path, destination.dialect, scope)
+        else:
+            match = known.find(destination.path, destination.dialect, scope)
+            assert (match.route.pattern, match.values["model"]) == expected
 
 
 def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> None:

@@ -36,7 +36,7 @@ ODD_VERSIONS = ("abc", "v10", "-1", "1.0", "01", "0", "+1", "1%20", "%31%00", "1
 HOSTILE = (
     ".", "..", "%2e%2e", "%2f", "%00", "a" * 3000, "..%2fzoo%2fadd_sub", "../models/add_sub", "%2fetc%2fpasswd",
     "..%5cadd_sub", "%252e%252e", "%ff%fe", "add_sub%0a", "%0d%0aX-Header:%201", "%20",
-    "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "versions%2f1", ".git",
+    "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "versions%2f1", ".git", "add_sub%2fready", "add_sub%2Fversions",
 )  # fmt: skip
 CLIENTS = tuple(range(400, 500))
 NAMES: Final = [

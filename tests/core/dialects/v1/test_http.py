@@ -133,6 +133,8 @@ def test_what_may_take_long_is_known_by_its_route() -> None:
     ("/v1/models/m:predict", ModelNotFound("no"), "Latest(m)"),
     ("/v1/models/m", ModelNotFound("no"), "Latest(m)"),
     ("/v1/models/m/metadata", ModelNotFound("no"), "Latest(m)"),
+    ("/v1/models/a:b/metadata", ModelNotFound("no"), "Latest(a:b)"),
+    ("/v1/models/a:b:predict", ModelNotFound("no"), "Latest(a:b)"),
     ("/v1/models/m/versions/7:predict", ModelNotFound("no"), "Specific(m, 7)"),
     ("/v1/models/m/versions/007/metadata", VersionNotFound("no", "7"), "Specific(m, 7)"),
     ("/V1/Models/m/VERSIONS/99:regress", VersionNotFound("no", "99"), "Specific(m, 99)"),
