@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
@@ -38,7 +38,7 @@ class HttpError(ServingError):
     """A failure that only HTTP knows, with a status of its own."""
 
     fault = Fault.INVALID_ARGUMENT
-    status: ClassVar[int]
+    status: int
 
 
 class RouteNotFound(HttpError):

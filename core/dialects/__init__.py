@@ -31,3 +31,8 @@ V1: Final = Dialect("v1", "/v1", _v1, any_case=True, root=HttpResponse(200, (JSO
 GRPS: Final = Dialect("grps", "/grps/v1", _grps)
 DIALECTS: Final = (V2, OPENAI, V1, GRPS)
 """The first one that owns a path answers: /v1/embeddings is not V1's."""
+
+
+def refusing(path: str) -> Dialect:
+    """Returns the protocol that phrases a refusal at a path: the one that owns it, V2 if none does."""
+    return next((dialect for dialect in DIALECTS if dialect.owns(path)), V2)

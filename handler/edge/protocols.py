@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from core.dialects import DIALECTS
+from core.dialects import DIALECTS, refusing
 from core.encoding import jsonio
 from core.errors import ServingError
 from core.records import NamedTuple
@@ -37,8 +37,7 @@ def refuse(error: ServingError, scope: Scope) -> HttpResponse:
         from core.dialects.connect import protocol  # noqa: PLC0415 - not for servers whose clients speak REST alone
 
         return protocol.kind_of(by_name(scope["headers"])).refuse(error, own_id)
-    dialect = next((dialect for dialect in DIALECTS if dialect.owns(path)), DIALECTS[0])
-    return phrased(dialect, error, method, path, own_id)
+    return phrased(refusing(path), error, method, path, own_id)
 
 
 def phrased(dialect: Dialect, error: ServingError, method: str, path: str, own_id: bytes) -> HttpResponse:

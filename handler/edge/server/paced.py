@@ -25,7 +25,7 @@ class Paced:
         scope[UNPACED_KEY] = body.let_go
         await self._app(scope, body.receive, body.send)
         if body.is_late:
-            await LATE(scope, receive, send)
+            await LATE.at(scope["path"].encode())(scope, receive, send)
 
 
 class _Body:

@@ -244,8 +244,8 @@ class BoundedHttp(WatchedHttp):
 
     def _refusal(self, version: str) -> Refusal | None:
         """Returns the refusal of a head that is complete."""
-        too_large = refusals.of_size(self.url, self.headers, self.limits.head)
-        return too_large or self._notes.refusal(version, upgrades=self.parser.should_upgrade())
+        odd = self._notes.refusal(version, upgrades=self.parser.should_upgrade())
+        return refusals.of_size(self.url, self.headers, self.limits.head) or (odd and odd.at(self.url))
 
     def on_body(self, body: bytes) -> None:
         if self.pieces is not None:

@@ -1,11 +1,11 @@
 """Answers to requests that no application gets, and answers to clients of HTTP/1.0."""
 
-import json
 import re
 from http import HTTPStatus
 from typing import Any, Final
 
-from core.wire import Part
+from core.dialects import V2, refusing
+from core.wire import JSON, Dialect, HttpError, Part
 from handler.edge.exchange import Receive, Scope, Send
 
 MOST_HEADERS: Final = 256
@@ -14,16 +14,28 @@ METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ ")
 Headers = list[tuple[bytes, bytes]]
 
 
-class Refusal:
-    """An ASGI application that refuses a request and ends its connection."""
+class Unserved(HttpError):
+    """The failure of a request that no application gets."""
 
-    def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes]) -> None:
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = int(status)
+
+
+class Refusal:
+    """An ASGI application that refuses a request and ends its connection. `dialect`: the protocol of its text."""
+
+    def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes], dialect: Dialect = V2) -> None:
         self.status = status
         self.reason = reason
-        self.body = json.dumps({"error": reason}).encode()
-        length = b"%d" % len(self.body)
-        self.headers = [(b"content-type", b"application/json"), (b"content-length", length), *more]
-        self.headers.append((b"connection", b"close"))
+        self.more = more
+        self.body = b"".join(dialect.refuse(Unserved(status, reason), "", "").parts)
+        self.headers = [JSON, (b"content-length", b"%d" % len(self.body)), *more, (b"connection", b"close")]
+
+    def at(self, url: bytes) -> "Refusal":
+        """Returns the refusal in the format of the protocol that owns the URL's path. A part of the URL may do."""
+        dialect = refusing(url.partition(b"?")[0].decode("latin-1"))
+        return Refusal(self.status, self.reason, *self.more, dialect=dialect)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         await send({"type": "http.response.start", "status": int(self.status), "headers": self.headers})
@@ -64,9 +76,9 @@ CROWDED: Final = Refusal(
 def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:
     """Returns the refusal of a head that is too large. `most`: the bytes of its headers and its URL on the wire."""
     if len(headers) > MOST_HEADERS:
-        return MANY_HEADERS
+        return MANY_HEADERS.at(url)
     size = len(url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
-    return too_long(url, most) if size > most else None
+    return too_long(url, most).at(url) if size > most else None
 
 
 def too_long(url: bytes, most: int) -> Refusal:

@@ -47,7 +47,7 @@ class WatchedHttp(WholeHttp):
     def _end(self, refusal: Refusal) -> None:
         self.head = OVER
         if not self.transport.is_closing():
-            self.transport.write(refusal.raw(self.server_state.default_headers))
+            self.transport.write(refusal.at(self.url).raw(self.server_state.default_headers))
             self.transport.close()
 
     def leave(self) -> None:

@@ -1,6 +1,7 @@
 """handler.edge.server.http2 is tested with frames to uvicorn in this process, on either event loop."""
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -100,6 +101,16 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, request_: bytes, expecte
         assert client.answer(1)[0] == expected
         client.send(asking(3, "GET", "/"))
         assert client.answer(3)[0] == 200
+
+
+def test_a_refusal_has_the_format_of_its_paths_protocol(port: int) -> None:
+    """The cases are a head that is too large, and a body that stops."""
+    for request_, code in ((asking(1, "GET", "/grps/v1/x", ("a", "x" * 1000)), 431),
+                           (asking(1, "POST", "/grps/v1/x", ends=False), 408)):  # fmt: skip
+        with Http2(port) as client:
+            client.send(request_)
+            found, body = client.answer(1)
+            assert (found, json.loads(body)["status"]["code"]) == (code, code)
 
 
 def test_a_body_that_drips_is_refused(port: int) -> None:

@@ -5,6 +5,7 @@ The protocol that knows HTTP/2, too, treats HTTP/1.1 alike, and so does one whos
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,23 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...
     got = talk(port, *pieces)
     assert status(got) == expected
     assert not got or b"\r\nconnection: close\r\n" in got
+
+
+@pytest.mark.parametrize(("path", "member"), [("/", "error"), ("/v1/models/m", "error"), ("/grps/v1/x", "status")])
+@pytest.mark.parametrize(("line", "more", "code"), [
+    ("GET {}", "A: " + "x" * 1000, 431), ("GET {}", "A: " + "x" * 300_000, 431), ("GET {}?" + "x" * 1000, "", 414),
+    ("POST {}", "Content-Length: 9", 408), ("GET {}", "Host: y", 400), ("POST {}", "Upgrade: websocket", 403),
+])  # fmt: skip
+def test_a_refusal_has_the_format_of_its_paths_protocol(
+    port: int, path: str, member: str, line: str, more: str, code: int
+) -> None:
+    """It is the same as for requests that the application gets."""
+    method, target = line.format(path).split(" ")
+    upgrade = ["Connection: upgrade"] if "Upgrade" in more else []
+    got = talk(port, head(method, target, *([more] if more else []), *upgrade))
+    told = json.loads(got.partition(b"\r\n\r\n")[2])
+    assert (status(got), [*told]) == (code, [member])
+    assert member == "error" or told["status"] == {"code": code, "msg": told["status"]["msg"], "status": "FAILURE"}
 
 
 @pytest.mark.parametrize("line", ["A:b c", "A:  b c", "A: b c \t", "A:\t b c  "])
