@@ -93,7 +93,7 @@ class RemoteCall:
         try:
             if self._deadline is NEVER:
                 return await self._only(body, leaving)
-            async with asyncio.timeout(max(0.0, self._deadline.left)):
+            async with asyncio.timeout(self._left()):
                 return await self._only(body, leaving)
         except TimeoutError:
             return self._question.kind.refuse(self._late(), own_id())
@@ -144,7 +144,7 @@ class RemoteCall:
 
         failure: ServingError | None = None
         try:
-            async with asyncio.timeout(None if self._deadline is NEVER else max(0.0, self._deadline.left)):
+            async with asyncio.timeout(self._left()):
                 await self._answers(body, tell)
         except TimeoutError:
             failure = self._late()
@@ -229,6 +229,18 @@ class RemoteCall:
 
     def _message(self, body: Part) -> Frame:
         return self._question.only(body, self._options.limit)
+
+    def _left(self) -> float | None:
+        """Returns the seconds until the deadline, None without one.
+
+        Raises TimeoutError once it has passed. A timer would let the work begin, and a quick answer would be in time.
+        """
+        if self._deadline is NEVER:
+            return None
+        left = self._deadline.left
+        if left <= 0:
+            raise TimeoutError
+        return left
 
     def _late(self) -> DeadlineExceeded:
         error = DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")

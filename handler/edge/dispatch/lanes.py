@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from core.errors import ServerBusy
+from core.errors import ServerBusy, TimedOut
 from core.operations import ModelSpec
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.gathering import gathered, is_due
@@ -143,8 +143,10 @@ class Lanes:
             / max(1.0, min(share, self.cap(lane) - lane.lost))
         )
 
-    def refusal(self, lane: Lane, until: float, now: float) -> ServerBusy | None:
+    def refusal(self, lane: Lane, until: float, now: float) -> ServerBusy | TimedOut | None:
         """Returns why new work would wait too long, None if it would not. `until`: its client's deadline."""
+        if now >= until:
+            return TimedOut("the request's deadline has passed")  # ServerBusy would have its client ask again
         if lane.lost >= self.cap(lane):
             return lane.stuck()
         wait = self.wait(lane)

@@ -98,6 +98,7 @@ def test_a_slow_model_leaves_a_thread_to_the_others(
         (3, 10.0, NEVER, "has 3 requests waiting, 40.0 s of work", 40.0),
         (10, 0.1, 0.5, "would answer in 0.7 s, after the request's deadline", 0.55),
         (10, 0.0, 0.5, None, None),
+        (80, 0.1, 0.0, "the request's deadline has passed", None),
     ],
 )
 def test_what_would_wait_too_long_is_refused(

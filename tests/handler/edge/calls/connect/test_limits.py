@@ -116,6 +116,31 @@ def test_a_deadline_is_kept_while_a_model_is_being_loaded(app: App, repository: 
     assert (repository / "late" / "1" / "loads").read_text() == "x"
 
 
+@pytest.mark.parametrize(("method", "content_type", "limits", "told"), [
+    ("ModelInfer", PROTO, {"connect_timeout_ms": "0"}, "0"), ("ServerLive", PROTO, {"connect_timeout_ms": "0"}, "0"),
+    ("ModelInfer", WEB, {"grpc_timeout": "0S"}, "0"), ("ServerLive", WEB, {"grpc_timeout": "1n"}, "1e-06"),
+    ("ModelStreamInfer", STREAM, {"connect_timeout_ms": "0"}, "0"),
+])  # fmt: skip
+def test_a_deadline_that_has_passed_ends_a_call_before_its_work(
+    repository: Path, method: str, content_type: str, limits: dict[str, str], told: str
+) -> None:
+    """It does so whether the model is loaded or not, and where the answer would be there at once."""
+    app = App(settings(repository))
+    message = b"" if method == "ServerLive" else BODY
+    for _ in range(2):
+        answer = call(app, method, content_type, message if content_type == PROTO else envelope(message), **limits)
+        text = f"no answer within {told} ms"
+        if content_type == PROTO:
+            assert answer.error == (504, "deadline_exceeded", text)
+        elif content_type == WEB:
+            assert answer.trailers == {"grpc-status": "4", "grpc-message": text}
+        else:
+            assert answer.end["error"] == {"code": "deadline_exceeded", "message": text}
+            assert len(answer.envelopes) == 1
+        call(app, "ModelInfer", PROTO, BODY)
+    app.close()
+
+
 @pytest.mark.parametrize("content_type", [PROTO, WEB])
 def test_a_deadline_ends_a_call_that_waits_for_a_thread(repository: Path, content_type: str) -> None:
     """The refusal names the deadline in milliseconds."""
