@@ -267,7 +267,7 @@ def test_damaged_records_are_invalid_input(tmp_path: Path, form: str, content: b
     path = tmp_path / f"records.{form}"
     path.write_bytes(content)
     with io.BytesIO(content) if is_bucket else path.open("rb") as file, pytest.raises(InvalidInput) as refused:
-        [block.call(Terms()) for block in FORMATS[form](file, BlockLimits(8, 1000), 0)]  # type: ignore[arg-type]
+        [block.call(Terms()) for block in FORMATS[form](file, BlockLimits(8, 1000), 0, Terms())]  # type: ignore[arg-type]
     assert "None" not in refused.value.message
     assert len(refused.value.message) < LONGEST_TEXT
 

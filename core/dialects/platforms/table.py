@@ -1,12 +1,12 @@
 """CSV: rows of cells in, rows of outputs out, as SageMaker's built-in algorithms and MLflow exchange them.
 
 SageMaker's CSV has no line of names, and MLflow's has one. The parameter "header" of the content type decides (RFC
-4180), else the first line does: names are not numbers. Rows of numbers are read as JSON, in a tenth of the time of a
+4180), else the first line does (`are_names`). Rows of numbers are read as JSON, in a tenth of the time of a
 CSV reader. Sources: SageMaker's "Common data formats for inference"; RFC 4180.
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from io import StringIO
 from typing import Any, Final
@@ -24,6 +24,8 @@ WHAT: Final = "text/csv"
 MOST_CELLS: Final = 1_000_000
 """The most cells that are read one by one: half a second, and 100 MB. Plain numbers are not."""
 BOOLEANS: Final = {"true": True, "false": False}
+MISSING: Final = frozenset({"na", "n/a", "null", "none"})
+"""How tables write a missing number, beside NaN and an empty cell."""
 HEADERS: Final = {"present": True, "absent": False}
 
 
@@ -53,24 +55,29 @@ def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
     if header not in ("", *HEADERS):
         raise InvalidInput(f"the content type has header={shown(header)}; expected present or absent")
     first = tuple(cell.strip() for cell in next(_lines(line), ()))
-    is_header = HEADERS[header] if header else not all(map(_is_value, first)) and _may_name(first, spec)
+    inputs = spec.inputs or ()
+    has_texts = any(tensor.datatype.is_bytes for tensor in inputs)
+    is_header = (
+        HEADERS[header] if header else are_names(first, frozenset(each.name for each in inputs), has_texts=has_texts)
+    )
     if is_header and len(set(first)) != len(first):
         raise InvalidInput(f"the CSV's first line is {shown(first)}; expected each name once")
     return first if is_header else None
 
 
-def _may_name(first: Sequence[str], spec: ModelSpec) -> bool:
-    """Decides whether a line with texts has the names of columns: where inputs take text, only their names count."""
-    if not any(tensor.datatype.is_bytes for tensor in spec.inputs or ()):
-        return True
-    return all(tensor.name in first for tensor in spec.inputs or () if not tensor.optional)
+def are_names(first: Collection[str], inputs: frozenset[str], *, has_texts: bool) -> bool:
+    """Decides whether the first line of a table has the names of its columns.
+
+    One of the inputs is among them; or, unless an input takes text, no cell is a value, not even a missing one.
+    """
+    return not inputs.isdisjoint(first) or not (has_texts or any(map(_is_value, first)))
 
 
 def _is_value(cell: str) -> bool:
     try:
         float(cell or "nan")
     except ValueError:
-        return cell.lower() in BOOLEANS
+        return cell.lower() in BOOLEANS or cell.lower() in MISSING
     return True
 
 

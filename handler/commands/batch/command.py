@@ -96,7 +96,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
             return done.records
         rows = options.batch_size or batch_rows(spec)
         limits = BlockLimits(rows, settings.max_body_bytes)
-        blocks = _blocks(form, file, limits, done.records)
+        blocks = _blocks(form, file, limits, done.records, terms)
         _pump(options, file, BatchRunner(use, terms, rows, limits, threads), blocks, answers)
         after = path.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -131,9 +131,9 @@ def _wire(settings: Settings) -> Options:
     return Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
 
 
-def _blocks(form: str, file: BinaryIO, limits: BlockLimits, skip: int) -> files.Blocks:
+def _blocks(form: str, file: BinaryIO, limits: BlockLimits, skip: int, terms: BatchTerms) -> files.Blocks:
     try:
-        return files.FORMATS[form](file, limits, skip)
+        return files.FORMATS[form](file, limits, skip, terms)
     except InvalidInput as error:
         raise Refused(f"{file.name}: {error.message}") from None
 

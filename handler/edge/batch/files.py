@@ -13,7 +13,7 @@ from core.errors import InvalidInput, shown
 from handler.edge.batch.json_lines import JsonBlock, LongRecord
 from handler.edge.batch.parquet import parquet_rows
 from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock, header_of
-from handler.edge.batch.terms import BlockLimits, RecordBlock
+from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock
 
 PIECE: Final = 1024 * 1024
 """Bytes that are read at a time."""
@@ -27,7 +27,7 @@ Records = Iterator[list[bytes] | None]
 """Records, many at a time, because work on each of them is what takes time; None is one that is too long."""
 
 
-def json_lines(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+def json_lines(file: BinaryIO, limits: BlockLimits, skip: int, _terms: BatchTerms | None = None) -> Blocks:
     """Yields blocks of the lines that are not blank."""
     lines = _lines(file, limits.record_bytes)
     records = (some and [*filter(None, map(bytes.strip, some))] for some in lines)
@@ -81,12 +81,12 @@ def _fitting(records: list[bytes], most: int) -> int:
     return max(1, bisect_right([*accumulate(map(len, several))], BLOCK_BYTES))
 
 
-def csv_records(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+def csv_records(file: BinaryIO, limits: BlockLimits, skip: int, terms: BatchTerms) -> Blocks:
     """Yields blocks of a CSV file's records. Raises InvalidInput for a first record that is not CSV."""
     records = filter(lambda some: some != [], _csv(file, limits.record_bytes))
     first = next(records, None) or [b""]
     try:
-        header = header_of(first[0])
+        header = header_of(first[0], terms.bindings)
     except (ValueError, csv.Error) as error:
         raise InvalidInput(f"the first line is not CSV in UTF-8: {error}") from None
     if len(set(header)) != len(header):
@@ -121,7 +121,7 @@ def _joined(lines: Sequence[bytes]) -> list[bytes]:
     return [record] if record.strip() else []
 
 
-def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+def array_rows(file: BinaryIO, limits: BlockLimits, skip: int, _terms: BatchTerms | None = None) -> Blocks:
     """Yields blocks of an array's rows. The array of a file on this machine is not read as a whole.
 
     Raises InvalidInput unless it is an array of numbers, of texts or of columns.
@@ -145,7 +145,7 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
             yield ArrayBlock(rows)
 
 
-FORMATS: Final[dict[str, Callable[[BinaryIO, BlockLimits, int], Blocks]]] = {
+FORMATS: Final[dict[str, Callable[[BinaryIO, BlockLimits, int, BatchTerms], Blocks]]] = {
     "jsonl": json_lines,
     "csv": csv_records,
     "npy": array_rows,

@@ -120,10 +120,11 @@ class ObjectRunner:
             parts = chain_of(given.names, spec.version)
             limits = BlockLimits(batch_rows(spec), settings.max_body_bytes)
             options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
+            terms = BatchTerms(spec, "", options)
             source = self._whole(given.file) if given.form in WHOLE else given.file
-            blocks = _Timely(files.FORMATS[given.form](source, limits, parts[-1].end if parts else 0), context)
+            blocks = _Timely(files.FORMATS[given.form](source, limits, parts[-1].end if parts else 0, terms), context)
             writer = _PartWriter(self._results, given.folder, spec.version, parts)
-            runner = BatchRunner(use, BatchTerms(spec, "", options), limits.records, limits)
+            runner = BatchRunner(use, terms, limits.records, limits)
             for found in runner.answers(blocks):
                 writer.add(found.texts, found.errors)
             writer.flush()

@@ -12,7 +12,7 @@ from handler.edge.batch import parquet_pages
 from handler.edge.batch.json_lines import LongRecord
 from handler.edge.batch.parquet_pages import MalformedPages, RowGroup
 from handler.edge.batch.tables import ColumnBlock
-from handler.edge.batch.terms import ID, BlockLimits, RecordBlock
+from handler.edge.batch.terms import ID, BatchTerms, BlockLimits, RecordBlock
 
 GROUP: Final = 8192
 """The most rows that are read at a time."""
@@ -45,7 +45,7 @@ Sizes = NDArray[np.int64]
 Blocks = Iterator[RecordBlock]
 
 
-def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int, _terms: BatchTerms | None = None) -> Blocks:
     """Yields blocks of a Parquet file's rows. Raises InvalidInput; ModelNotLoadable without pyarrow."""
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra, for this form alone

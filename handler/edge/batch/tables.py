@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.dialects.platforms.table import are_names
 from core.dialects.v1 import bulk
 from core.dialects.v1.inputs import Bindings
 from core.dtype import BOOL, BYTES, DataType
@@ -149,14 +150,11 @@ class CsvBlock:
         return cells
 
 
-def header_of(record: bytes) -> tuple[str, ...]:
-    """Returns the names in the first record of a CSV file, () if all of its cells are numbers. Raises ValueError."""
-    cells = next(csv.reader([record.decode("utf-8-sig")]), [])
-    try:
-        [float(cell) for cell in cells]
-    except ValueError:
-        return tuple(cell.strip() for cell in cells)
-    return ()
+def header_of(record: bytes, bindings: Bindings) -> tuple[str, ...]:
+    """Returns the names in the first record of a CSV file, () if it is a row. Raises ValueError."""
+    cells = tuple(cell.strip() for cell in next(csv.reader([record.decode("utf-8-sig")]), []))
+    kinds = [_datatype(binding) for binding in (bindings or {}).values()]
+    return cells if cells and are_names(cells, frozenset(bindings or ()), has_texts=BYTES in kinds) else ()
 
 
 def _only(columns: Iterable[str], bindings: Bindings) -> Binding | None:

@@ -184,6 +184,7 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {"inputs": [{"name": "x", "datatype": "FP3", "shape": [1], "data": [1]}]}, MATRIX, "'datatype' of input"),
     (CSV, "", MATRIX, "'text/csv' has no rows"),
     (CSV + ";header=present", "a,b", MATRIX, "'text/csv' has no rows"),
+    (CSV, "1,NA\n3,4", MATRIX, "NA"),
     (CSV + ";header=maybe", "1,2", MATRIX, "header='maybe'; expected present or absent"),
     (CSV, "1,2\n3", MATRIX, r"has the row \['3'\] at index 1; expected 2 cells"),
     (CSV, "1,x", MATRIX, "input 'x' has 'x' where FP32 needs numbers"),
