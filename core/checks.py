@@ -121,7 +121,7 @@ def _dispensable(
         return False
     names = [output.name for output in wanted or spec.outputs or ()]
     return any(
-        {binding.spec.name for binding in (signature.inputs or {}).values()} <= given.keys()
+        {binding.spec.name for binding in (signature.inputs or {}).values() if not binding.optional} <= given.keys()
         and {binding.spec.name for binding in signature.outputs.values()}.issuperset(names)
         for signature in spec.signatures.values()
     )

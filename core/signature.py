@@ -24,13 +24,20 @@ class Binding(NamedTuple):
 
     `shape`: the shape of one example's feature (classify, regress); None follows the tensor. `default`: the value for a
     request that lacks the input: a whole tensor (predict), one example's elements (classify, regress). `encoded`: the
-    tensor is UINT8, and its last axis is the content of one string.
+    tensor is UINT8, and its last axis is the content of one string. `optional`: the model has a value of its own for a
+    request that lacks the input (predict).
     """
 
     spec: TensorSpec
     shape: tuple[int, ...] | None = None
     default: Tensor | None = None
     encoded: bool = False
+    optional: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether each request has to have the input."""
+        return self.default is None and not self.optional
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -78,7 +85,7 @@ def plain(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> Si
     return {
         DEFAULT: Signature(
             Method.PREDICT,
-            {spec.name: Binding(spec) for spec in inputs},
+            {spec.name: Binding(spec, optional=spec.optional) for spec in inputs},
             {spec.name: Binding(spec) for spec in outputs},
         )
     }

@@ -121,10 +121,11 @@ def _library(name: str, found: Sequence[str]) -> str:
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:
     settings = source.settings
-    bound = {
+    named = {
         binding.tensor for said in (settings.signatures or {}).values() for binding in (said.inputs or {}).values()
     }
-    inputs = [value for value in inputs if not value.optional or value.name in bound]
+    named.update(spec.name for spec in settings.inputs or ())
+    inputs = [value for value in inputs if not value.optional or value.name in named]  # others are weights
     return model_spec(
         source,
         PLATFORM,

@@ -12,7 +12,9 @@ from typing import Final, TypeVar
 
 from core.records import NamedTuple
 
-GRAPH, OPSET_IMPORT, FUNCTION = 7, 8, 25
+IR_VERSION, GRAPH, OPSET_IMPORT, FUNCTION = 1, 7, 8, 25
+REPLACEABLE: Final = 4
+"""The first IR version in which a request can replace an initializer. Before, each of them is listed as an input."""
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 NODE: Final = 1
@@ -36,7 +38,7 @@ class Value(NamedTuple):
     element: int
     shape: tuple[int, ...] | None
     optional: bool = False
-    """True if an initializer replaces a missing input; older files (IR 3) list their weights in this way."""
+    """True if an initializer replaces a missing input."""
     classes: tuple[int | str, ...] = ()
     """The keys of each map in a sequence of maps that the operator ZipMap makes, as skl2onnx exports classifiers."""
 
@@ -87,10 +89,13 @@ def _operators(view: memoryview, domains: Collection[str]) -> tuple[str, ...]:
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
-    for number, graph in fields(view):
-        if number == GRAPH and isinstance(graph, memoryview):
-            break
-    else:
+    version, graph = 0, None
+    for number, member in fields(view):
+        if number == GRAPH and isinstance(member, memoryview) and graph is None:
+            graph = member
+        elif number == IR_VERSION and isinstance(member, int):
+            version = member
+    if graph is None:
         raise MalformedFile("the file holds no graph")
     found: dict[int, list[memoryview]] = {INITIALIZER: [], INPUT: [], OUTPUT: [], SPARSE_INITIALIZER: []}
     for number, member in fields(graph):
@@ -100,6 +105,8 @@ def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
     initializers = {_text(values, 8) for values in (*found[INITIALIZER], *sparse)}
     inputs = [_value(each) for each in found[INPUT]]
     outputs = [_value(each) for each in found[OUTPUT]]
+    if version < REPLACEABLE:
+        inputs = [value for value in inputs if value.name not in initializers]
     return [value._replace(optional=value.name in initializers) for value in inputs], _with_classes(graph, outputs)
 
 

@@ -126,9 +126,12 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
         if said.inputs is not None or said.method is not Method.PREDICT:
             raise Wrong(path, list(said.inputs or ()), f"a model that declares its inputs, for {said.method}")
         return None
-    features = said.inputs or {spec.name: SaidBinding(spec.name) for spec in inputs}
+    own = [spec for spec in inputs if said.method is Method.PREDICT or not spec.optional]
+    features = said.inputs or {spec.name: SaidBinding(spec.name) for spec in own}
     to_default = _whole if said.method is Method.PREDICT else _flat
     bindings = {alias: _tensor(b, inputs, f"{path}.{alias}", to_default) for alias, b in features.items()}
+    if said.inputs is None:
+        bindings = {name: binding._replace(optional=binding.spec.optional) for name, binding in bindings.items()}
     fed = [binding.tensor for binding in features.values()]
     twice = next((name for name in fed if fed.count(name) > 1), None)
     if twice is not None:

@@ -132,7 +132,7 @@ def _needed(spec: ModelSpec, inputs: Sequence[TensorSpec]) -> Sequence[TensorSpe
     names, outputs = {each.name for each in required}, {each.name for each in spec.outputs or ()}
     is_enough = any(
         outputs <= {each.spec.name for each in signature.outputs.values()}
-        and {each.spec.name for each in (signature.inputs or {}).values()} <= names
+        and {each.spec.name for each in (signature.inputs or {}).values() if not each.optional} <= names
         for signature in spec.signatures.values()
     )
     return required if is_enough else inputs

@@ -90,7 +90,7 @@ def _request(name: str, signature: str, bound: Signature) -> Types:
     """
     name_of, unnamed = chosen([signature])
     inputs = bound.inputs or {}
-    optional = [alias for alias, each in inputs.items() if each.default is not None]
+    optional = [alias for alias, each in inputs.items() if not each.required]
     row = record(f"{name}_Row", _each(inputs, _row), optional, additionalProperties=False)
     columns = record(f"{name}_Columns", _each(inputs, _column), optional if bound.method is Method.PREDICT else ())
     only = _only(inputs)
@@ -151,7 +151,7 @@ def _each(bindings: Bindings, schema: Callable[[Binding], Schema]) -> dict[str, 
 
 def _only(inputs: Bindings) -> Binding | None:
     """Returns the input that a request need not name, if there is one."""
-    required = [each for each in inputs.values() if each.default is None] or list(inputs.values())
+    required = [each for each in inputs.values() if each.required] or list(inputs.values())
     return required[0] if len(required) == 1 else None
 
 

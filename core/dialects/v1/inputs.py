@@ -54,9 +54,10 @@ def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | Non
     for name, binding in (bindings or {}).items():
         if name in given:
             continue
-        if binding.default is None:
+        if binding.required:
             raise InvalidInput(f"Missing named input: {name} in 'inputs' object.")
-        given[name] = binding.default if rows is None else _repeated(binding.default, binding, rows)
+        if binding.default is not None:
+            given[name] = binding.default if rows is None else _repeated(binding.default, binding, rows)
     return tuple(given.values())
 
 
@@ -74,7 +75,7 @@ def _repeated(default: Tensor, binding: Binding, rows: int) -> Tensor:
 def _only(bindings: Bindings, problem: str) -> str:
     if bindings is None:
         return UNNAMED
-    required = [name for name, binding in bindings.items() if binding.default is None] or list(bindings)
+    required = [name for name, binding in bindings.items() if binding.required] or list(bindings)
     if len(required) != 1:
         raise InvalidInput(
             f"{problem} as multiple input tensors required as per tensorinfo_map: {', '.join(sorted(required))[:256]}"
@@ -227,7 +228,7 @@ def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
         check_parts(first, "inputs")
         names = list(first)
     else:
-        names = [name for name, binding in bindings.items() if name in first or binding.default is None]
+        names = [name for name, binding in bindings.items() if name in first or binding.required]
     wanted = set(names)
     for index, instance in enumerate(instances):
         if not isinstance(instance, dict) or instance.keys() != wanted:

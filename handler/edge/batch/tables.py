@@ -161,7 +161,7 @@ def _only(columns: Iterable[str], bindings: Bindings) -> Binding | None:
     """Returns the model's only input, if the columns are its elements: no column has its name."""
     if bindings is None:
         return None
-    required = [binding for binding in bindings.values() if binding.default is None] or [*bindings.values()]
+    required = [binding for binding in bindings.values() if binding.required] or [*bindings.values()]
     return None if len(required) != 1 or not set(bindings).isdisjoint(columns) else required[0]
 
 

@@ -1,4 +1,4 @@
-"""A model whose signatures need different inputs, as `dragoman convert` writes it."""
+"""Inputs with a value in the file, which signatures of `dragoman convert` or other settings name."""
 
 import json
 from collections.abc import Iterator
@@ -68,3 +68,41 @@ def test_nothing_is_made_of_an_input_that_was_not_sent(app: App, outputs: list[A
     assert refusal == {"error": "model 'm' needs input 'x', which is missing"}
     foreign = ask(app, "/v2/models/m/infer", {"inputs": [tensor("x"), tensor("x2"), tensor("z")]})
     assert foreign == {"error": "model 'm' has no input 'z'; it has ['x', 'x2']"}
+
+
+@pytest.fixture
+def added(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """Computes y = x + c, where c is 7 in the file, which has the IR version of the parameter. The settings name c."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]) for name in ("x", "c", "y")]
+    default = helper.make_tensor("c", TensorProto.FLOAT, [1], [7.0])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "c"], ["y"])], "g", tensors[:2], tensors[2:], [default])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 7)], ir_version=request.param)
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.onnx").write_bytes(model.SerializeToString())
+    inputs = "".join(f'input {{ name: "{name}" data_type: TYPE_FP32 dims: [-1] optional: true }} ' for name in "xc")
+    (tmp_path / "m" / "config.pbtxt").write_text('platform: "onnxruntime_onnx" ' + inputs)
+    application = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), inline=True)
+    yield application
+    application.close()
+
+
+@pytest.mark.parametrize("added", [4], indirect=True)
+def test_an_input_that_the_settings_name_replaces_its_value_in_the_file(added: App) -> None:
+    """A request may have it, in any protocol, or lack it."""
+    infer, predict = "/v2/models/m/infer", "/v1/models/m:predict"
+    c = tensor("c") | {"data": [100]}
+    assert ask(added, infer, {"inputs": [tensor("x"), c]})["outputs"][0]["data"] == [101.5]
+    assert ask(added, infer, {"inputs": [tensor("x")]})["outputs"][0]["data"] == [8.5]
+    assert ask(added, infer, {"inputs": [c]}) == {"error": "model 'm' needs input 'x', which is missing"}
+    assert ask(added, predict, {"inputs": {"x": [1, 2], "c": [100]}}) == {"outputs": [101.0, 102.0]}
+    assert ask(added, predict, {"inputs": {"x": [1, 2]}}) == {"outputs": [8.0, 9.0]}
+    assert ask(added, predict, {"instances": [1, 2]}) == {"predictions": [8.0, 9.0]}
+    assert ask(added, predict, {"instances": [{"x": 1, "c": 2}, {"x": 3, "c": 4}]}) == {"predictions": [3.0, 7.0]}
+    assert "Missing named input: x" in ask(added, predict, {"inputs": {"c": [1]}})["error"]
+
+
+@pytest.mark.parametrize("added", [3], indirect=True)
+def test_old_files_list_their_weights_as_inputs(added: App) -> None:
+    """No request can replace them: ONNX Runtime has no such input."""
+    refusal = ask(added, "/v2/models/m/infer", {"inputs": [tensor("x")]})["error"]
+    assert "the settings describe input 'c', which is not in model.onnx" in refusal
