@@ -198,7 +198,7 @@ class Catalog:
         if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in model.versions):
             return model.target
         if wanted is None or str(wanted) != ref.version:
-            raise no_version(ref.name, ref.version, "versions are numbers of at most 18 digits, without leading zeros")
+            raise no_version(ref.name, ref.version, "versions are numbers below 9 * 10**18, without leading zeros")
         version = model.find(ref.version) or self._newer(model, wanted, deadline).find(ref.version)
         if version is None:
             served = [str(number) for number in self.model(ref.name, deadline).versions]
@@ -262,7 +262,7 @@ class Catalog:
     def publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> bool:
         """Makes what serves of a model findable, in one assignment, with `ref` as an alias of `target`.
 
-        Aliases are dropped when the model's versions or settings change. They are few: a version has 18 digits at
+        Aliases are dropped when the model's versions or settings change. They are few: a version has 19 digits at
         most. Returns whether the model serves.
         """
         with self._lock:

@@ -282,7 +282,7 @@ def _versions(folders: Iterable[Version]) -> dict[int, Version]:
 
 def _no_version(name: str, folders: Sequence[Version]) -> str:
     if not folders:
-        number = "a number of at most 18 digits"
+        number = "a number below 9 * 10**18"
         return f"model {name!r} has no version: expected a folder such as {name}/1, {number}, with model.onnx"
     last = max(folders)
     files = f"{', '.join(sorted(last.paths))[:256]}; `dragoman doctor` names the cure"

@@ -6,7 +6,8 @@ from typing import Any, Final
 from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, number
 
-VERSION: Final = re.compile(r"[0-9]{1,18}")
+VERSION: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
+"""Matches the name of a version's folder. Its number fits into 64 bits: nanoseconds since 1970 have 19 digits."""
 ROUNDING: Final = 1e-9
 
 
@@ -47,7 +48,7 @@ def canary(value: Any) -> dict[int, float]:
     shares = {}
     for version, share in members.items():
         if not VERSION.fullmatch(version):
-            raise Wrong("canary", version, "a version's number as key, of at most 18 digits")
+            raise Wrong("canary", version, "a version's number as key, below 9 * 10**18")
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise Wrong(f"canary.{version}", share, "a share from 0 to 1")
         shares[int(version)] = float(share)

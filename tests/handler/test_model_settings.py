@@ -199,7 +199,7 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"timeout": float("inf")}, "timeout is Infinity; expected seconds above 0"),
         ({"max_concurrency": 0}, "max_concurrency is 0; expected a whole number from 1 up"),
         ({"canary": {"new": 0.1}}, "canary is 'new'; expected a version's number as key"),
-        ({"canary": {"9" * 5000: 0.1}}, "canary is .* expected a version's number as key, of at most 18 digits"),
+        ({"canary": {"9" * 5000: 0.1}}, "canary is .* expected a version's number as key, below 9"),
         ({"canary": {"2": 1.1}}, "canary.2 is 1.1; expected a share from 0 to 1"),
         ({"canary": {"2": True}}, "canary.2 is true; expected a share"),
         ({"canary": {"2": 0.6, "3": 0.5}}, "canary is .*; expected shares that add up to 1 at most"),

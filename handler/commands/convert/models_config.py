@@ -128,5 +128,5 @@ def _policy(policy: FileSystemStoragePathSourceConfig.ServableVersionPolicy, whe
 
 def _version(number: int, what: str) -> int:
     if not VERSION.fullmatch(str(number)):
-        raise Refused(f"{what} is {number}; expected a whole number from 0 up, of at most 18 digits")
+        raise Refused(f"{what} is {number}; expected a whole number from 0 up, below 9 * 10**18")
     return number

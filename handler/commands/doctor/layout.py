@@ -123,7 +123,7 @@ def _misplaced(name: str, path: str) -> Iterator[Finding]:
         yield error("no-version-folder", where, what, f"mkdir -p {name}/1 && mv {where} {target}")
     elif slash and not VERSION.fullmatch(folder) and (rest in MARKERS or rest.endswith(ONNX)) and "/" not in rest:
         number = re.search(r"[0-9]{1,18}", folder)
-        what = f"the folder {folder!r} is not a version: expected a plain number of at most 18 digits"
+        what = f"the folder {folder!r} is not a version: expected a plain number below 9 * 10**18"
         yield error("version-name", where, what, f"mv {name}/{folder} {name}/{int(number[0]) if number else 1}")
     elif not VERSION.fullmatch(folder) and _is_version_file(rest):
         what = f"{name} is a repository itself: its model {folder!r} is one level too deep"

@@ -11,8 +11,6 @@ from handler.commands.refused import Refused
 
 YOUNG: Final = timedelta(minutes=15)
 """A younger object may belong to a push in progress: the time from its first object to its marker is short."""
-DIGITS: Final = 18
-"""The most digits in the name of a version's folder (handler.settings.routing.VERSION)."""
 
 
 class Standing(NamedTuple):

@@ -17,8 +17,7 @@ A version that exists (--force), by the number of objects that differ:
 A push that dies before its one request leaves the old version, after it the new one. Servers see no other object that
 it leaves. The same push, run again, keeps objects with the same bytes. Objects of another push are removed when they
 are old, or older than the marker that servers see. A server that fetches meanwhile requests the ETags that it has
-listed: it gets them or lists again. Without s3:ListBucket servers try only the plain name, and find no version while
-the files move.
+listed: it gets them or lists again. Without s3:ListBucket, servers find no version while the files move.
 
 If two pushes run at a time, at most one succeeds. Every write has a condition: "only if it is not there"
 (If-None-Match: *), or "only if it is the one that this push has seen" (If-Match) where an object is replaced or
@@ -43,6 +42,7 @@ from handler.commands.publish.standing import Standing
 from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 from handler.settings.model import FILE
+from handler.settings.routing import VERSION
 
 MOST_PARTS: Final = 10_000
 """S3 permits no more in an object."""
@@ -183,9 +183,9 @@ class _Publishing:
                 "show them all at once: push it with another --version"
             )
         stage = self._plain if seen.current != self._plain else f"0{self._plain}"
-        if len(stage) > standing.DIGITS:
+        if not VERSION.fullmatch(stage):
             raise Refused(
-                f"{self._name(self._plain)} has several files to replace, and a number of {standing.DIGITS} digits "
+                f"{self._name(self._plain)} has several files to replace, and a number of so many digits "
                 "leaves no folder to put them first: push it with another --version"
             )
         return stage

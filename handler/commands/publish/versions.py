@@ -90,7 +90,7 @@ def number(text: str | None) -> int | None:
     if text is None:
         return None
     if not VERSION.fullmatch(text):
-        raise WrongOption(f"--version is {text!r}; expected a whole number of at most 18 digits")
+        raise WrongOption(f"--version is {text!r}; expected a whole number below 9 * 10**18")
     return int(text)
 
 

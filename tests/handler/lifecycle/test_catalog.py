@@ -79,8 +79,15 @@ def test_what_a_selector_does_not_find_is_said_in_its_own_words(
 def test_the_refusal_of_a_version_says_how_versions_are_written(folder: Path, version: str) -> None:
     """01 and a number of 19 digits are numbers, too, so that is not all that a client needs to know."""
     catalog = Catalog(Repository(DirectoryStore(settings(folder))), "")
-    with pytest.raises(VersionNotFound, match="; versions are numbers of at most 18 digits, without leading zeros$"):
+    with pytest.raises(VersionNotFound, match=r"; versions are numbers below 9 \* 10\*\*18, without leading zeros$"):
         catalog.version(ModelRef("a", version), NEVER)
+
+
+def test_a_version_can_be_a_time_in_nanoseconds(folder: Path) -> None:
+    """Other servers read numbers of 64 bits, too."""
+    for number in ("5", "1700000000000000000"):
+        add(folder, "a", number)
+    assert selected(folder, "a") == selected(folder, "a-1700000000000000000") == ("a", 1700000000000000000)
 
 
 def test_of_many_versions_the_refusal_of_another_one_names_the_first(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """handler.lifecycle.repository: which models and versions a directory holds."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_an_unknown_or_hostile_name_is_not_found(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("files", "message"), [
     ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
-    ({"20261123191523123456/model.onnx": b""}, "m/1, a number of at most 18 digits, with model.onnx"),
+    ({"20261123191523123456/model.onnx": b""}, "m/1, a number below 9 * 10**18, with model.onnx"),
     ({"1/weights.bin": b""}, "no version: m/1 has no model.onnx, model.py or pipeline.json; its files: weights.bin"),
     ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
     ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
@@ -99,7 +100,7 @@ def test_a_model_that_makes_no_sense_is_there_and_says_why(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     models = registry(tmp_path)
-    with pytest.raises(ModelNotLoadable, match=message):
+    with pytest.raises(ModelNotLoadable, match=re.escape(message)):
         get(models)
     readiness = models.readiness(M, PATIENT)
     assert not readiness.ready

@@ -127,7 +127,7 @@ def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, publis
 
 @pytest.mark.parametrize(("source", "options", "message"), [
     ("{uri}/m", ("--version", "3"), "{uri}/m has no version 3; it has 1, 2"),
-    ("{uri}/m", ("--version", "v1"), "--version is 'v1'; expected a whole number of at most 18 digits"),
+    ("{uri}/m", ("--version", "v1"), "--version is 'v1'; expected a whole number below 9 * 10**18"),
     ("{uri}/q", (), "there is no version of a model at {uri}/q"),
     ("here/m", (), "'here/m' is on this machine already; expected s3://bucket/prefix/NAME"),
 ])  # fmt: skip

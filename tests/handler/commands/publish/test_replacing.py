@@ -303,11 +303,13 @@ def test_several_files_without_a_marker_are_not_replaced(place: Place) -> None:
 
 
 def test_a_number_without_room_for_a_zero_is_not_replaced(place: Place) -> None:
-    """Servers read at most eighteen digits."""
+    """Servers read no name of nineteen digits that begins with a zero."""
     old, new = LARGE
     number = 10**17
     place.begin(old, str(number))
-    assert f"m/{number} has several files to replace, and a number of 18 digits" in str(place.tried(new, number=number))
+    assert f"m/{number} has several files to replace, and a number of so many digits" in str(
+        place.tried(new, number=number)
+    )
     assert place.keys() == {f"{number}/{name}" for name in old}
 
 
