@@ -23,7 +23,12 @@ _PATH: Final = re.compile(
 _EXTENSION: Final = re.compile(r"\.[a-z]++(?::\d++)?\Z")
 """The end of a source file's name, with a line's number or without one."""
 
-
+_SOURCE: Final = re.compile(
+    r"(?<!\S)\S{1,512}\.(?:cc|cpp|cuh?|h|hpp):\d{1,9} "
+    r"(?:(?:[\w:<>&*,]{1,128} ){0,4}[\w~<>]{1,128}(?:::[\w~<>]{1,128}){1,8}\([^()]{0,1024}\) (?:const )?"
+    r"(?:\[with [^\[\]]{0,2048}\] )?|[A-Z]\w{0,128} )"
+)
+"""A place in ONNX Runtime's sources, and its function there, with parameters or without."""
 _ABOUT: Final = re.compile(r"shape|dim|rank|axis|axes|broadcast|channels|features|same length", re.IGNORECASE)
 _READERS: Final = frozenset(("stof", "stod", "stold", "stoi", "stol", "stoll", "stoul", "stoull"))
 """The functions of C++ that read a number from a text."""
@@ -88,8 +93,11 @@ def for_log(error: BaseException) -> tuple[str, BaseException | None]:
 
 
 def one_line(text: object) -> str:
-    """Returns a text with this machine's absolute paths hidden. The names of a graph's nodes may look like paths."""
-    line = " ".join(str(text)[:READ].split())
+    """Returns a text with this machine's absolute paths hidden, and without places in the runtime's sources.
+
+    The names of a graph's nodes may look like paths.
+    """
+    line = _SOURCE.sub("", " ".join(str(text)[:READ].split()))
     return _PATH.sub(lambda found: _shown(found[0], found["single"] or found["double"], found["bare"]), line)[:LONGEST]
 
 

@@ -1,5 +1,6 @@
 """handler.backends.reasons: which of ONNX Runtime's failures are about the shapes of a request's inputs."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from core.errors import Fault, ServingError
 from core.tensor import Tensor
 from handler.backends import Source
 from handler.backends import onnx as onnx_backend
-from handler.backends.reasons import LONGEST, READ, for_log, is_about_numbers, shapes
+from handler.backends.reasons import LONGEST, READ, for_log, is_about_numbers, one_line, shapes
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
@@ -88,6 +89,19 @@ def test_inputs_that_do_not_fit_each_other_are_the_clients_mistake(
     told = ", ".join(f"'x{index}' {list(array.shape)}" for index, array in enumerate(arrays))
     assert message.startswith(f"model 'm' refuses the shapes of its inputs: {told}: ")
     assert kind in message
+    assert not re.search(r"\.(cc|h)\b|::|\bvoid\b", message)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Status Message: ops.h:563 void a::B::Init(ptrdiff_t, const C&) n == 1 was false. 2 by 3",
+     "Status Message: n == 1 was false. 2 by 3"),
+    ("Message: /x/y/helper.cc:91 a::H::H(const a::Shape&, bool) const Input {2}", "Message: Input {2}"),
+    ("Message: ops.cc:703 Compute Integer division (by zero)", "Message: Integer division (by zero)"),
+    ("a.h:1 b", "a.h:1 b"), ("see a.h: b c", "see a.h: b c"),
+])  # fmt: skip
+def test_no_text_has_places_in_the_runtimes_sources(text: str, expected: str) -> None:
+    """They tell a client nothing, and leave no room for what does."""
+    assert one_line(text) == expected
 
 
 @pytest.mark.parametrize(("kind", "arrays"), [
