@@ -199,7 +199,7 @@ def fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif wire in (FIXED32, FIXED64):
             size = 4 if wire == FIXED32 else 8
         else:
-            raise MalformedFile(f"the file is not an ONNX model: wire type {wire}")
+            raise MalformedFile("the file is not an ONNX model")
         if size > end - position:
             raise MalformedFile("the file is cut short")
         yield key >> 3, view[position : position + size]
@@ -216,4 +216,4 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > 63:  # noqa: PLR2004 - 64 bits are the most
-            raise MalformedFile("the file is not an ONNX model: a number of more than 64 bits")
+            raise MalformedFile("the file is not an ONNX model")

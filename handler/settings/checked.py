@@ -10,8 +10,6 @@ from typing import Any, Final
 from core.errors import shown
 from core.tensor import MAX_RANK, is_possible
 
-FEW: Final = 4
-"""Bytes that hold no secret."""
 LONGEST_PATH: Final = 256
 """Characters of a key's path that a message has. A publisher chooses the names of some keys."""
 LONGEST_NAME: Final = 255
@@ -26,6 +24,13 @@ class Wrong(Exception):
     def __init__(self, path: str, value: Any, expected: str) -> None:
         path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}..."
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
+
+
+class NotJson(Wrong):
+    """The file is not JSON. `reason` does not quote the file: it may hold a secret."""
+
+    def __init__(self, reason: str) -> None:
+        Exception.__init__(self, f"the file is not JSON: {reason}")
 
 
 class Unquoted:
@@ -64,9 +69,11 @@ def members_of(text: bytes) -> dict[str, Any]:
         value = json.loads(text, parse_int=_whole)
         if b"\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        reason = error.msg.replace("Expecting", "expected")
+        raise NotJson(f"line {error.lineno}, column {error.colno}: {reason[:1].lower()}{reason[1:]}") from None
     except (ValueError, RecursionError) as error:
-        said = text if len(text) <= FEW else Unquoted(f"{len(text)} bytes")
-        raise Wrong("the file", said, f"JSON ({str(error)[:80]})") from None
+        raise NotJson(str(error)[:80]) from None
     if value and not isinstance(value, dict):
         raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
     return an_object(value, "the file")

@@ -442,7 +442,7 @@ def test_the_log_names_callers_and_stays_short(some: App, caplog: pytest.LogCapt
         ask(some, "GET", "/v2/models\r\nERROR \u2028forged", {"x-api-key": "dgm_wrong_secret"})
         seen(some, "/v2/models/iris")
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("handler.edge.gate")]
-    assert f"'POST' '{LOAD}' by key some" in lines
+    assert f"key some called POST {LOAD}" in lines
     assert len(lines) <= 30
     assert not [each for each in lines if "dgm_" in each or len(each.splitlines()) > 1]
 

@@ -212,9 +212,7 @@ def test_a_temporary_folder_that_is_full_is_refused(
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"), [("{", "the file is '{'; expected JSON"), ("[]", "the file is []; expect")]
-)
+@pytest.mark.parametrize(("text", "reason"), [("{", "the file is not JSON: line 1"), ("[]", "the file is []; expect")])
 def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
     run: Any, versions: Path, tmp_path: Path, text: str, reason: str
 ) -> None:

@@ -48,8 +48,23 @@ def test_what_is_not_is_named_with_its_value_and_what_was_expected(check: Any, m
 @pytest.mark.parametrize("value", [2**63, -(2**63), 10**400])
 def test_numbers_of_more_than_64_bits_are_refused(value: int) -> None:
     """No answer could have them, wherever they stand in the file."""
-    with pytest.raises(Wrong, match=rf"expected JSON \(the number {value!s:.16}\.\.\. has more than 64 bits\)"):
+    with pytest.raises(Wrong, match=rf"the file is not JSON: the number {value!s:.16}\.\.\. has more than 64 bits"):
         members_of(b'{"a": [%d]}' % value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"tok\n\ten": s3cret}', "line 1, column 6: invalid control character at"),
+        (b'{\n "token": s3cret}', "line 2, column 11: expected value"),
+        (b'{"token": "s3cret"} x', "line 1, column 21: extra data"),
+    ],
+)
+def test_what_is_not_json_is_named_by_its_place(text: bytes, reason: str) -> None:
+    """The file is not quoted: it may hold a secret."""
+    with pytest.raises(Wrong) as wrong:
+        members_of(text)
+    assert str(wrong.value) == f"the file is not JSON: {reason}"
 
 
 def test_long_values_are_shown_in_part() -> None:

@@ -75,7 +75,7 @@ def test_the_command_serves_what_its_flags_say(
     printed = capsys.readouterr().out
     assert f"http://127.0.0.1:{port}: flowers, half_plus_three, iris, numbers, passengers, species, strings" in printed
     assert f"dragoman infer flowers --sample --url http://127.0.0.1:{port}" in printed
-    assert "Settings of dragoman.toml" in printed
+    assert "dragoman reads settings from dragoman.toml" in printed
     app.close()
     assert cli.main(["list", str(ROOT / "models")]) == 0  # the words of serve are no mistake there
 
@@ -251,7 +251,7 @@ def test_an_address_that_is_taken_is_said_before_anything_else(
     captured = capsys.readouterr()
     assert (code, served, captured.out) == (2, [], "")
     assert captured.err == (
-        f"dragoman: 127.0.0.1:{taken} cannot be listened on: Address already in use; choose another {flag} or --host\n"
+        f"dragoman: cannot listen on 127.0.0.1:{taken}: Address already in use; choose another {flag} or --host\n"
     )
 
 
@@ -272,7 +272,7 @@ def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, caps
     """By the resolver's own reason."""
     served = servers(monkeypatch)
     assert (cli.main(["serve", "--host", "nohost.invalid"]), served) == (2, [])
-    assert "dragoman: nohost.invalid:8080 cannot be listened on: " in capsys.readouterr().err
+    assert "dragoman: cannot listen on nohost.invalid:8080: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

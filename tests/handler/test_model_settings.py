@@ -229,7 +229,7 @@ def test_a_wrong_key_is_named_by_its_path(text: Any, message: str) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_named(text: bytes) -> None:
     """The file's content does not matter."""
-    with pytest.raises(ModelNotLoadable, match="the file is .*; expected JSON"):
+    with pytest.raises(ModelNotLoadable, match="the file is not JSON: "):
         model_settings.parse("m", text)
 
 

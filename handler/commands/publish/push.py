@@ -16,7 +16,7 @@ from handler.settings import Settings
 from handler.settings.model import parse
 from handler.stores.paths import expanded
 
-NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
+NOT_TRIED = "push did not check the model, because ONNX Runtime is not installed: pip install 'dragoman[onnx]'"
 
 
 def run(options: CommandOptions, settings: Settings) -> None:

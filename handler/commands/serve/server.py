@@ -193,9 +193,7 @@ def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = Fa
             sockets.append(made)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidSettings(
-            f"{host}:{port} cannot be listened on: {reason}; choose another {flag} or --host"
-        ) from None
+        raise InvalidSettings(f"cannot listen on {host}:{port}: {reason}; choose another {flag} or --host") from None
     return sockets
 
 

@@ -104,7 +104,7 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
     if settings.workers > 1:
         lines.append(f"{settings.workers} workers share the port and answer as one server")
     if file is not None:
-        lines.append(f"Settings of {file}")
+        lines.append(f"dragoman reads settings from {file}")
     place = "" if url == USUAL else f" --url {url}"
     for example in seen.models[:1]:
         lines += ["", "Try:", f"  curl {url}/v2/models/{_in_url(example)}"]
@@ -119,7 +119,7 @@ def say_function(settings: Settings, url: str, api: str, file: Path | None) -> N
     lines = [f"dragoman runs handler.aws.lambda_handler behind an API Gateway {api.upper()} API on {url}"]
     lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
     if file is not None:
-        lines.append(f"Settings of {file}")
+        lines.append(f"dragoman reads settings from {file}")
     from handler.stores import open_store  # noqa: PLC0415 - for those who try the function
 
     local = _local(settings.repository)

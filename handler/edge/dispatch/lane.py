@@ -221,9 +221,13 @@ class Lane:
 
     def stuck(self) -> ServerBusy:
         """Returns the refusal while the model's threads are lost."""
-        return ServerBusy(f"{self.title} takes no request: {self.loss}", retry_after=self.limit)
+        return ServerBusy(
+            f"{self.title} refuses requests: {self.loss}; try again, or restart the server", retry_after=self.limit
+        )
 
     @property
     def loss(self) -> str:
-        """Why the model takes no request, for its readiness."""
-        return f"{self.lost} of its inferences run on beyond the time limit and hold the threads that it may have"
+        """What occupies the model's lost threads, for its refusals and its readiness."""
+        if self.lost == 1:
+            return "an inference exceeded the time limit and still occupies a thread of the model"
+        return f"{self.lost} inferences exceeded the time limit and still occupy threads of the model"

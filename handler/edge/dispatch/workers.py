@@ -98,7 +98,9 @@ class Workers:
         if not name:
             lost = self._lost
             held = ", ".join(f"{lane.title} {lane.lost}" for lane in self._lanes if lane.lost)
-            text = f"all {lost} threads run on beyond the time limit of an inference ({held}): restart this server"
+            text = (
+                f"inferences exceeded the time limit and still occupy all {lost} threads ({held}): restart this server"
+            )
             return text if lost and lost >= len(self._threads) else ""
         lane = self._lanes.find(name)
         return lane.loss if lane is not None and lane.lost >= self._lanes.cap(lane) else ""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from core.errors import NotPermitted, ServingError, Unauthenticated, shown
+from core.errors import SHOWN_CHARACTERS, NotPermitted, ServingError, Unauthenticated, escaped
 from core.wire import Header, Right, by_name
 from handler.edge.exchange import SAFE, Headers, Receive, Scope, Send
 from handler.edge.gate import origins
@@ -43,8 +43,8 @@ ON_LAMBDA: Final = (
     "or set DRAGOMAN_CONTROL=open"
 )
 OF_A_PAGE: Final = (
-    "load, unload, online and offline are not for pages of other sites: the request's Origin, Sec-Fetch-Site or Host "
-    "is not this server's own"
+    "a page of another site sent this request: its Origin, Sec-Fetch-Site or Host header does not name this server; "
+    "such pages cannot load or unload models, or set the server online or offline"
 )
 SWITCHED_OFF: Final = "load, unload, online and offline are off: DRAGOMAN_CONTROL=off"
 NO_CREDENTIAL: Final = "a key or a token is required: send it as Authorization: Bearer, or as x-api-key"
@@ -267,7 +267,8 @@ class AccessGate:
             self.log.refused(scope, identity.name)
             raise NotPermitted(identity.why) if identity.why and right is Right.ADMIN else lacking(right)
         if right is Right.ADMIN:
-            log.info("%s %s by %s", shown(scope["method"]), shown(scope["path"]), identity.name)
+            method, path = (escaped(scope[key][:SHOWN_CHARACTERS]) for key in ("method", "path"))
+            log.info("%s called %s %s", identity.name, method, path)
         return identity
 
     def _administrator(self, scope: Scope, identity: Caller) -> Caller:

@@ -23,7 +23,10 @@ from handler.stores.s3.location import Location
 from handler.stores.s3.signature import Login, signed
 
 log = logging.getLogger(__name__)
-NO_CREDENTIALS: Final = "no usable AWS credentials: set them (DRAGOMAN_S3_ANONYMOUS=true: a public bucket)"
+NO_CREDENTIALS: Final = (
+    "AWS credentials are missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+    "or DRAGOMAN_S3_ANONYMOUS=true for a public bucket"
+)
 
 
 def connect(settings: Settings, place: Location, region: str = "") -> BucketReader:

@@ -86,7 +86,7 @@ def test_an_unknown_or_hostile_name_is_not_found(root: Path, name: str) -> None:
     ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
     ({"20261123191523123456/model.onnx": b""}, "m/1, a number below 9 * 10**18, with model.onnx"),
     ({"1/weights.bin": b""}, "no version: m/1 has no model.onnx, model.py or pipeline.json; its files: weights.bin"),
-    ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
+    ({"1/model.onnx": b"", "model-settings.json": b"{"}, "is not JSON"),
     ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
     ({"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'},
      "none of which"),

@@ -177,7 +177,7 @@ def test_the_index_says_why_the_new_state_cannot_be_read(root: Path, clock: Cloc
     clock.now += POLL + 1
     assert get(models) is model
     assert states(models)["1"][0] == "READY"
-    assert "expected JSON" in states(models)["1"][1]
+    assert "is not JSON" in states(models)["1"][1]
     say(root)
     clock.now += POLL + 1
     assert get(models) is model

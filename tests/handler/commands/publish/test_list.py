@@ -27,10 +27,14 @@ FILES = {
     "none/model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}', "notes/readme.txt": b"no model",
     "readme.txt": b"at the top",
 }  # fmt: skip
+BROKEN = (
+    "model-settings.json of model 'broken': the file is not JSON: line 1, column 2: expected property name enclosed in "
+    "double quotes"
+)
 STATES = [
     ("a", "1", "not served", "by the version policy"), ("a", "2", "served", ""),
     ("a", "10", "incomplete", "no model.onnx, model.py or pipeline.json yet"),
-    ("broken", "1", "broken", "model-settings.json of model 'broken': the file is '{'; expected JSON"),
+    ("broken", "1", "broken", BROKEN),
     ("none", "1", "not served", "by the version policy"),
     ("notes", "", "incomplete", "no numbered folder with a model"), ("own", "1", "served", ""),
     ("own", "2", "broken", "model-settings.json of model 'own': the file is []; expected an object"),

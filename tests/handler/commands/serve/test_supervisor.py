@@ -202,7 +202,7 @@ def test_a_port_of_another_server_is_refused(flag: str, capsys: pytest.CaptureFi
         listening.listen()
         words = [str(word) for pair in ports.items() for word in pair]
         assert cli.main(["serve", "--workers", "2", *words]) == 2
-    assert f"127.0.0.1:{taken} cannot be listened on: Address already in use" in capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{taken}: Address already in use" in capsys.readouterr().err
 
 
 def mode(folder: str) -> int:

@@ -256,7 +256,7 @@ def test_certificates_are_checked_unless_that_is_switched_off(
 def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key without a secret is an example; the message has the reason's kind, not its text."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    with pytest.raises(ModelNotLoadable, match="no usable AWS credentials.*PartialCredentialsError"):
+    with pytest.raises(ModelNotLoadable, match="AWS credentials are missing.*PartialCredentialsError"):
         KeySigner("us-east-1").sign("GET", "http://h/", {})
 
 

@@ -170,7 +170,7 @@ def test_no_credentials_at_all_are_said_so(server: servers.Store, env: Env, monk
     settings = env.settings(server.variables())
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ModelNotLoadable, match="no usable AWS credentials.*DRAGOMAN_S3_ANONYMOUS=true"):
+    with pytest.raises(ModelNotLoadable, match="AWS credentials are missing.*DRAGOMAN_S3_ANONYMOUS=true"):
         S3Store(settings).check()
 
 
