@@ -26,7 +26,7 @@ class Wrong(Exception):
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
 
 
-class NotJson(Wrong):
+class WrongJson(Wrong):
     """The file is not JSON. `reason` does not quote the file: it may hold a secret."""
 
     def __init__(self, reason: str) -> None:
@@ -71,9 +71,9 @@ def members_of(text: bytes) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         reason = error.msg.replace("Expecting", "expected")
-        raise NotJson(f"line {error.lineno}, column {error.colno}: {reason[:1].lower()}{reason[1:]}") from None
+        raise WrongJson(f"line {error.lineno}, column {error.colno}: {reason[:1].lower()}{reason[1:]}") from None
     except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)[:80]) from None
+        raise WrongJson(str(error)[:80]) from None
     if value and not isinstance(value, dict):
         raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
     return an_object(value, "the file")
