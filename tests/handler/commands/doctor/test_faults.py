@@ -142,7 +142,9 @@ FAULTS = [
     # The settings of models.
     Fault("unknown-key", "wine/model-settings.json", "rename", settings({"canry": {}}), "warning"),
     Fault("settings-value", "wine/model-settings.json", "a whole number", settings({"max_batch_size": "8"})),
-    Fault("settings-value", "wine/1/model-settings.json", "JSON", settings("{", "wine/1/model-settings.json")),
+    Fault(
+        "settings-value", "wine/1/model-settings.json", "correct the file", settings("{", "wine/1/model-settings.json")
+    ),
     Fault("settings-value", "wine/config.pbtxt", "text format", settings("max_batch_size: many", "wine/config.pbtxt")),
     Fault(
         "config-ignored",

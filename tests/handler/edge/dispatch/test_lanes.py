@@ -202,3 +202,17 @@ class Machine(RuleBasedStateMachine):
 
 Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestLanes = Machine.TestCase
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [
+        (1, "an inference exceeded the time limit and still occupies a thread of the model"),
+        (2, "2 inferences exceeded the time limit and still occupy threads of the model"),
+    ],
+)
+def test_the_refusal_of_a_stuck_model_says_what_occupies_its_threads(lost: int, text: str) -> None:
+    """One inference or several."""
+    lane = Lane("m", 1.0, 4.0)
+    lane.lost = lost
+    assert lane.stuck().message == f"model 'm' refuses requests: {text}; try again, or restart the server"
