@@ -171,7 +171,7 @@ class Workers:
     def _make_room(self, lane: Lane) -> None:
         """Refuses the newest request of the longest lane, or raises ServerBusy for a new one of this lane."""
         wait = max(1.0, self._lanes.wait(lane))
-        text = f"{self._requests} requests wait already: try again, or raise DRAGOMAN_QUEUE"
+        text = f"{self._requests} requests run or wait already: try again, or raise DRAGOMAN_QUEUE"
         pushed = self._lanes.crowded(lane)
         if pushed is None:
             raise ServerBusy(text, retry_after=wait)

@@ -35,7 +35,7 @@ def test_a_full_queue_turns_work_away_at_once() -> None:
 
         running = [asyncio.ensure_future(workers.run(lambda n=n: work(n))) for n in range(3)]  # type: ignore[misc] # bound now
         await asyncio.sleep(0)
-        with pytest.raises(ServerBusy, match="3 requests wait already") as busy:
+        with pytest.raises(ServerBusy, match="3 requests run or wait already") as busy:
             await workers.run(lambda: None)
         gate.set()
         assert await asyncio.gather(*running) == [0, 1, 2]
