@@ -167,13 +167,13 @@ def test_a_long_message_is_read_in_a_thread_also_where_its_method_waits_for_noth
 ) -> None:
     """The event loop answers others meanwhile."""
     threads: list[Any] = []
-    aside = app.dispatcher.aside
+    promptly = app.dispatcher.promptly
 
     async def noted(work: Any, *arguments: Any) -> Any:
         threads.append(work)
-        return await aside(work, *arguments)
+        return await promptly(work, *arguments)
 
-    monkeypatch.setattr(app.dispatcher, "aside", noted)
+    monkeypatch.setattr(app.dispatcher, "promptly", noted)
     ask(app, "POST", path, body, headers=headers)
     assert len(threads) == 1
 
