@@ -220,6 +220,9 @@ class Budget:
         return self._base
 
     def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> NeverFits:
+        if self._base >= self.limit:
+            own = f"the server itself uses {_mb(self._base)}, and DRAGOMAN_MEMORY_LIMIT is {_mb(self.limit)}"
+            return NeverFits(f"model {claim.version.name!r} has no room: {own}: raise it")
         beside = "the server itself"
         if staying:
             # The client that asked for this model is perhaps not permitted to see the others.
@@ -277,4 +280,4 @@ def _last_use(version: ServedVersion) -> int:
 
 
 def _mb(size: int) -> str:
-    return f"{size / MB:.0f} MB"
+    return "less than 1 MB" if 0 < size < MB else f"{size / MB:.0f} MB"

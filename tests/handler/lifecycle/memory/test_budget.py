@@ -67,6 +67,17 @@ def test_a_model_that_takes_too_much_is_refused_with_the_numbers(five: Path, mac
     assert in_memory(models) == ["a", "b"]
 
 
+def test_a_limit_below_the_server_itself_is_named_as_the_cause(five: Path, machine: Machine) -> None:
+    """The size of the model does not matter then."""
+    models = limited(five, OWN - 10)
+    with pytest.raises(ModelNotLoadable) as refusal:
+        models.use(ModelRef("a"), PATIENT)
+    assert refusal.value.message == (
+        f"model 'a' has no room: the server itself uses {OWN} MB, and DRAGOMAN_MEMORY_LIMIT is {OWN - 10} MB: raise it"
+    )
+    assert machine.loaded == []
+
+
 def test_there_is_room_for_the_peak_of_a_load(five: Path, machine: Machine) -> None:
     """The peak is estimated as twice the file at first, and is the measured one later."""
     add_mb(five, "twice", size=30)
