@@ -6,7 +6,7 @@ from typing import Any, Final
 from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, number
 
-VERSION: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
+VERSION: Final = re.compile(r"[1-8][0-9]{18}|[0-9]{1,18}")
 """Matches the name of a version's folder. Its number fits into 64 bits: nanoseconds since 1970 have 19 digits."""
 ROUNDING: Final = 1e-9
 

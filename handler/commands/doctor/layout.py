@@ -1,6 +1,5 @@
 """How a repository lies: folders without a number, versions without a model, names that servers do not find."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -122,7 +121,7 @@ def _misplaced(name: str, path: str) -> Iterator[Finding]:
         what = "a version's folder is missing: servers look for numbered ones"
         yield error("no-version-folder", where, what, f"mkdir -p {name}/1 && mv {where} {target}")
     elif slash and not VERSION.fullmatch(folder) and (rest in MARKERS or rest.endswith(ONNX)) and "/" not in rest:
-        number = re.search(r"[0-9]{1,18}", folder)
+        number = VERSION.search(folder)
         what = f"the folder {folder!r} is not a version: expected a plain number below 9 * 10**18"
         yield error("version-name", where, what, f"mv {name}/{folder} {name}/{int(number[0]) if number else 1}")
     elif not VERSION.fullmatch(folder) and _is_version_file(rest):
