@@ -97,12 +97,16 @@ class Background:
 
 
 class Pending(Exception):
-    """The answer waits for `load`. `final`: its result is the operation's; otherwise the operation is tried again."""
+    """The answer waits for `load`. `final`: its result is the operation's; otherwise the operation is tried again.
 
-    def __init__(self, load: Load, *, final: bool) -> None:
+    `since`: when the request joined the load, on time.perf_counter_ns(). The event loop may learn of it much later.
+    """
+
+    def __init__(self, load: Load, *, final: bool, since: int) -> None:
         super().__init__()
         self.load = load
         self.final = final
+        self.since = since
 
     @property
     def future(self) -> Future[Any]:
@@ -170,7 +174,8 @@ class SingleFlight:
 
         Raises RuntimeError once the executor has ended.
         """
-        raise Pending(self.join(key, name, work), final=final)
+        since = time.perf_counter_ns()
+        raise Pending(self.join(key, name, work), final=final, since=since)
 
     def join(self, key: Any, name: str, work: Work) -> Load:
         """Returns the load of that key that is under way or waits, or a new one."""

@@ -21,7 +21,7 @@ from handler.edge.dispatch.workers import Workers
 from handler.edge.jobs import Job
 from handler.edge.leaving import Leaving, landed
 from handler.edge.timing import Misplaced, Timing
-from handler.lifecycle.single_flight import Load, Pending
+from handler.lifecycle.single_flight import Pending
 from handler.settings import Settings
 
 T = TypeVar("T")
@@ -31,7 +31,9 @@ LOADERS: Final = 4
 ASIDE: Final = 4
 """Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
 PROMPT: Final = 2
-"""Threads for what asks no store, or waits for it for PROBE_SECONDS: health and metrics are answered while it hangs."""
+"""Threads for work that never asks the store. A store that hangs does not delay metrics."""
+PROBERS: Final = 2
+"""Threads for probes, which wait for the store no longer than PROBE_SECONDS."""
 PROBE_SECONDS: Final = 2.0
 
 
@@ -44,6 +46,7 @@ class Threads:
         self._watchdog = Watchdog()
         self._aside = ThreadPoolExecutor(ASIDE, "dragoman-aside")
         self._prompt = ThreadPoolExecutor(PROMPT, "dragoman-prompt")
+        self._probers = ThreadPoolExecutor(PROBERS, "dragoman-probe")
         self.loaders = ThreadPoolExecutor(LOADERS, "dragoman-load")
 
     def at_once(self, job: Job[T], waits: Waits) -> T | None:
@@ -80,7 +83,7 @@ class Threads:
                 continue  # its model is known, and in memory
             except Pending as pending:
                 until = until or self._until(deadline)
-                result = await _landed(pending.load, job.timing, until)
+                result = await _landed(pending, job.timing, until)
                 if pending.final:
                     return job.phrase(result)
 
@@ -94,9 +97,11 @@ class Threads:
             leaving.begin()
         if waits is Waits.STORE:
             return await self.aside(job.run)
-        if waits in (Waits.NOTHING, Waits.PROBE):
-            job.timing.deadline = min(job.timing.deadline, within(PROBE_SECONDS), key=attrgetter("at"))
+        if waits is Waits.NOTHING:
             return await self.promptly(job.run)
+        if waits is Waits.PROBE:
+            job.timing.deadline = min(job.timing.deadline, within(PROBE_SECONDS), key=attrgetter("at"))
+            return await asyncio.get_running_loop().run_in_executor(self._probers, job.run)
         spec = job.spec()
         job.timing.is_misplaced = spec is None and job.timing.use is None
         work: Callable[[], T] | BatchPart = job.run
@@ -124,7 +129,7 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._aside, work, *arguments)
 
     async def promptly(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Returns the result of work that does not wait for long."""
+        """Returns the result of work that never asks the store."""
         return await asyncio.get_running_loop().run_in_executor(self._prompt, work, *arguments)
 
     def begin(self, work: Callable[[], None]) -> None:
@@ -151,20 +156,20 @@ class Threads:
         """Ends the threads; no request can be answered afterwards."""
         self._workers.close()
         self._watchdog.close()
-        for executor in (self.loaders, self._aside, self._prompt):
+        for executor in (self.loaders, self._aside, self._prompt, self._probers):
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-async def _landed(load: Load, timing: Timing, until: Deadline) -> Any:
+async def _landed(pending: Pending, timing: Timing, until: Deadline) -> Any:
     """Awaits the load. No thread is held, and cancelling the wait does not cancel the load.
 
     Raises StillLoading at the deadline.
     """
-    begun = time.perf_counter_ns()
+    load = pending.load
     try:
         landing = await landed(load.future, None if until.is_never else max(0.0, until.left))
         if not landing.done():
             raise load.unfinished()
         return landing.result()
     finally:
-        timing.waited(time.perf_counter_ns() - begun, load)
+        timing.waited(time.perf_counter_ns() - pending.since, load)

@@ -76,7 +76,7 @@ class Shelf:
         self.asked.append(ref)
         if self.pending:
             self.pending -= 1
-            raise Pending(None, final=False)  # type: ignore[arg-type] # no job waits for it
+            raise Pending(None, final=False, since=0)  # type: ignore[arg-type] # no job waits for it
         return self.loaded.again()
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:

@@ -21,7 +21,7 @@ from core.operations import ModelRef
 from handler.edge.app import App
 from handler.edge.dispatch.threads import Threads, _landed
 from handler.edge.timing import Timing
-from handler.lifecycle.single_flight import Load
+from handler.lifecycle.single_flight import Load, Pending
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 from tests.handler.calling import infer
@@ -88,6 +88,11 @@ def test_a_request_waits_as_long_as_the_least_patient_lets_it(
     threads.close()
 
 
+def pending(load: Load, ago: int = 0) -> Pending:
+    """A request that joined the load so many nanoseconds ago."""
+    return Pending(load, final=True, since=time.perf_counter_ns() - ago)
+
+
 @pytest.mark.parametrize("until", [NEVER, within(3600)])
 def test_a_time_out_of_the_load_itself_is_not_taken_for_the_requests(until: Deadline) -> None:
     """A request that still waits gets the load's own TimeoutError, as it gets any failure."""
@@ -98,7 +103,7 @@ def test_a_time_out_of_the_load_itself_is_not_taken_for_the_requests(until: Dead
     async def wait() -> Any:
         load = Load("m")
         load.future = asyncio.get_running_loop().run_in_executor(None, fail)  # type: ignore[assignment]
-        return await _landed(load, Timing(), until)
+        return await _landed(pending(load), Timing(), until)
 
     with pytest.raises(TimeoutError, match="its own"):
         asyncio.run(wait())
@@ -106,17 +111,17 @@ def test_a_time_out_of_the_load_itself_is_not_taken_for_the_requests(until: Dead
 
 @pytest.mark.parametrize("seconds", [0.01, -1.0])
 def test_a_request_that_gives_up_does_not_cancel_its_load(seconds: float) -> None:
-    """At its deadline, or after it, a request is refused, and its wait counts."""
+    """At its deadline, or after it, a request is refused. Its wait counts from when it joined the load."""
     load, timing = Load("m"), Timing()
     load.future = Future()
 
     async def wait() -> Any:
-        return await _landed(load, timing, within(seconds))
+        return await _landed(pending(load, ago=5 * 10**9), timing, within(seconds))
 
     with pytest.raises(StillLoading, match="model 'm' is being looked up: try again"):
         asyncio.run(wait())
     assert not load.future.done()
-    assert timing.wait > 0
+    assert timing.wait >= 5 * 10**9
 
 
 def test_a_load_that_fails_after_its_client_has_left_leaves_no_traceback() -> None:
@@ -127,7 +132,7 @@ def test_a_load_that_fails_after_its_client_has_left_leaves_no_traceback() -> No
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         load = Load("m")
         load.future = Future()
-        waits = asyncio.create_task(_landed(load, Timing(), NEVER))
+        waits = asyncio.create_task(_landed(pending(load), Timing(), NEVER))
         await asyncio.sleep(0)
         waits.cancel()
         with suppress(asyncio.CancelledError):
