@@ -86,7 +86,7 @@ def csv_records(file: BinaryIO, limits: BlockLimits, skip: int, terms: BatchTerm
     records = filter(lambda some: some != [], _csv(file, limits.record_bytes))
     first = next(records, None) or [b""]
     try:
-        header = header_of(first[0], terms.bindings)
+        header = header_of(first[0], terms)
     except (ValueError, csv.Error) as error:
         raise InvalidInput(f"the first line is not CSV in UTF-8: {error}") from None
     if len(set(header)) != len(header):

@@ -150,11 +150,12 @@ class CsvBlock:
         return cells
 
 
-def header_of(record: bytes, bindings: Bindings) -> tuple[str, ...]:
+def header_of(record: bytes, terms: BatchTerms) -> tuple[str, ...]:
     """Returns the names in the first record of a CSV file, () if it is a row. Raises ValueError."""
+    bindings = terms.bindings or {}
     cells = tuple(cell.strip() for cell in next(csv.reader([record.decode("utf-8-sig")]), []))
-    kinds = [_datatype(binding) for binding in (bindings or {}).values()]
-    return cells if cells and are_names(cells, frozenset(bindings or ()), has_texts=BYTES in kinds) else ()
+    has_texts = BYTES in map(_datatype, bindings.values())
+    return cells if cells and are_names(cells, frozenset((*bindings, ID)), has_texts=has_texts) else ()
 
 
 def _only(columns: Iterable[str], bindings: Bindings) -> Binding | None:

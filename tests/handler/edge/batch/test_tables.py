@@ -105,6 +105,7 @@ def test_many_records_are_read_as_each_by_itself(of: BatchTerms, line: str, head
 
 
 @pytest.mark.parametrize(("of", "line", "expected"), [
+    (MATRIX, "id,0,1,2", True), (terms(x="BYTES"), "id,text", True),
     (MATRIX, "a,b,c", True), (MATRIX, "x", True), (MATRIX, "1,2,3", False), (MATRIX, "1,,3", False),
     (MATRIX, "a,,c", False), (MATRIX, "NA,b,c", False), (MATRIX, "nan,b,c", False), (MATRIX, "1,x,3", True),
     (TWO, "id,a,b", True), (TWO, "p,q", True), (UNKNOWN, "p,q", True), (UNKNOWN, "1,q", False),
@@ -114,7 +115,7 @@ def test_many_records_are_read_as_each_by_itself(of: BatchTerms, line: str, head
 def test_a_first_line_is_a_row_unless_it_has_names(of: BatchTerms, line: str, *, expected: bool) -> None:
     """No row is ever taken for names because of one odd cell."""
     names = tuple(cell.strip() for cell in line.split(","))
-    assert files.header_of(line.encode(), of.bindings) == (names if expected else ())
+    assert files.header_of(line.encode(), of) == (names if expected else ())
     blocks = files.FORMATS["csv"](io.BytesIO(f"{line}\n".encode() * 3), BlockLimits(9, 99), 0, of)
     assert sum(map(len, blocks)) == 3 - expected
 
