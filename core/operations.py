@@ -26,8 +26,8 @@ class State(StrEnum):
 class ModelRef(NamedTuple):
     """A model, or one of its versions. `version`: the client's text; None is the server's choice (the highest number).
 
-    `label`: a version's name in the model's settings, instead of a number. `zero_is_newest`: 0 means the highest
-    number, unless there is a version 0. `dashed`: `name` may be "name-version", "" is the default model.
+    `label`: a version's name in the settings, instead of a number. `zero_is_newest`: 0 means the highest number, unless
+    there is a version 0. `dashed`: `name` may be "name-version", and "" is the default model; `version` comes first.
     """
 
     name: str

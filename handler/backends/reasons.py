@@ -28,7 +28,7 @@ _SOURCE: Final = re.compile(
     r"(?:(?:[\w:<>&*,]{1,128} ){0,4}[\w~<>]{1,128}(?:::[\w~<>]{1,128}){1,8}\([^()]{0,1024}\) (?:const )?"
     r"(?:\[with [^\[\]]{0,2048}\] )?|[A-Z]\w{0,128} )"
 )
-"""A place in ONNX Runtime's sources, and its function there, with parameters or without."""
+"""A file and a line of ONNX Runtime's sources, and the function there, with its parameters or without."""
 _ABOUT: Final = re.compile(r"shape|dim|rank|axis|axes|broadcast|channels|features|same length", re.IGNORECASE)
 _READERS: Final = frozenset(("stof", "stod", "stold", "stoi", "stol", "stoll", "stoul", "stoull"))
 """The functions of C++ that read a number from a text."""
@@ -93,7 +93,7 @@ def for_log(error: BaseException) -> tuple[str, BaseException | None]:
 
 
 def one_line(text: object) -> str:
-    """Returns a text with this machine's absolute paths hidden, and without places in the runtime's sources.
+    """Returns a text with this machine's absolute paths hidden, and without file names of the runtime's sources.
 
     The names of a graph's nodes may look like paths.
     """

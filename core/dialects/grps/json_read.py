@@ -156,7 +156,9 @@ def _tensor(value: Any, place: str) -> Tensor:
 
 
 def _datatype(value: Any, name: str) -> DataType:
-    number = value if isinstance(value, str) and len(value) != 1 else _whole(value)  # each has one digit
+    number = (
+        value if isinstance(value, str) and len(value) != 1 else _whole(value)
+    )  # a number of a datatype has one digit
     if type(number) is int and 0 <= number < len(TYPES):
         value = TYPES[number]
     datatype = BY_GRPS.get(value) if isinstance(value, str) else None

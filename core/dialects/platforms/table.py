@@ -68,7 +68,7 @@ def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
 def are_names(first: Collection[str], inputs: frozenset[str], *, has_texts: bool) -> bool:
     """Decides whether the first line of a table has the names of its columns.
 
-    One of the inputs is among them; or, unless an input takes text, no cell is a value, not even a missing one.
+    It does if it contains the name of an input. If no input takes text, it also does if no cell is empty or a value.
     """
     return not inputs.isdisjoint(first) or not (has_texts or any(map(_is_value, first)))
 

@@ -185,8 +185,8 @@ class _Publishing:
         stage = self._plain if seen.current != self._plain else f"0{self._plain}"
         if not VERSION.fullmatch(stage):
             raise Refused(
-                f"{self._name(self._plain)} has several files to replace, and a number of so many digits "
-                "leaves no folder to put them first: push it with another --version"
+                f"{self._name(self._plain)} has several files to replace, and its number is too long for a "
+                f"second folder, 0{self._plain}: push it with another --version"
             )
         return stage
 

@@ -99,8 +99,8 @@ def test_inputs_that_do_not_fit_each_other_are_the_clients_mistake(
     ("Message: ops.cc:703 Compute Integer division (by zero)", "Message: Integer division (by zero)"),
     ("a.h:1 b", "a.h:1 b"), ("see a.h: b c", "see a.h: b c"),
 ])  # fmt: skip
-def test_no_text_has_places_in_the_runtimes_sources(text: str, expected: str) -> None:
-    """They tell a client nothing, and leave no room for what does."""
+def test_a_text_has_no_file_names_and_signatures_of_the_runtimes_sources(text: str, expected: str) -> None:
+    """A client cannot use them, and the bounded text would end before its reason."""
     assert one_line(text) == expected
 
 

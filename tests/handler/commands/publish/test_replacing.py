@@ -307,7 +307,7 @@ def test_a_number_without_room_for_a_zero_is_not_replaced(place: Place) -> None:
     old, new = LARGE
     number = 10**17
     place.begin(old, str(number))
-    assert f"m/{number} has several files to replace, and a number of so many digits" in str(
+    assert f"m/{number} has several files to replace, and its number is too long for a second folder" in str(
         place.tried(new, number=number)
     )
     assert place.keys() == {f"{number}/{name}" for name in old}
