@@ -12,6 +12,7 @@ there without a folder.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from core.deadline import NEVER, Deadline
@@ -223,7 +224,8 @@ class Repository:
         from handler.settings.triton import config  # noqa: PLC0415 - protobuf's text format, for models that have it
 
         found = self._read_settings(name, "", files, deadline, TRITON)
-        return text if found is None else config.merged(name, found, text)
+        read = partial(self._read_settings, name, "", files, deadline)
+        return text if found is None else config.merged(name, found, text, read)
 
     def _read_settings(
         self, name: str, prefix: str, files: Iterable[File], deadline: Deadline, file_name: str = model_settings.FILE

@@ -19,6 +19,7 @@ TRITON: Final = frozenset((
 """The fields of Triton's ModelConfig without a meaning here."""
 TENSOR: Final = frozenset(("name", "datatype", "shape", "format", "parameters", "tags"))
 """The keys of a tensor; MLServer has the last two."""
+TENSORS: Final = {"inputs": TENSOR, "outputs": TENSOR | {"labels"}}
 POLICIES: Final = {"latest": {"num_versions"}, "specific": {"versions"}}
 MOST_NAMED: Final = 8
 LONGEST: Final = 64
@@ -54,9 +55,9 @@ def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[Unkno
     policy = members.get("version_policy")
     for kind, options in policy.items() if isinstance(policy, dict) else ():
         yield from _odd(options or (), POLICIES.get(kind, ()), f"version_policy.{kind}.")
-    for role in ("inputs", "outputs"):
+    for role, known in TENSORS.items():
         for index, tensor in enumerate(members.get(role) or ()):
-            yield from _odd(tensor, TENSOR, f"{role}[{index}].")
+            yield from _odd(tensor, known, f"{role}[{index}].")
 
 
 def _odd(keys: Collection[str], known: Collection[str], place: str) -> Iterator[UnknownKey]:

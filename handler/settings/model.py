@@ -76,9 +76,10 @@ class ModelSettings(NamedTuple):
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """The class labels of the signatures that have them, by the name of their tensor of scores."""
+        """The class labels by tensor: those of the outputs, and of the signatures' scores, which come first."""
         signatures = (self.signatures or {}).values()
-        return {said.outputs["scores"].tensor: said.class_labels for said in signatures if said.class_labels}
+        scores = {said.outputs["scores"].tensor: said.class_labels for said in signatures if said.class_labels}
+        return {spec.name: spec.labels for spec in self.outputs or () if spec.labels} | scores
 
 
 KEYS: Final = frozenset(ModelSettings._fields) - {"note"} | {"name", "dynamic_batching"}

@@ -30,6 +30,7 @@ TABLE: Final = (
     ModelKey("inputs[].datatype, outputs[].datatype", "text", "required", "a datatype of V2, such as `FP32` or `BYTES`"),
     ModelKey("inputs[].shape, outputs[].shape", "array", "null", "the sizes of its axes; -1 is any size, null is the file's own shape"),
     ModelKey("inputs[].format, outputs[].format", "text", '"FORMAT_NONE"', "`FORMAT_NHWC` or `FORMAT_NCHW`, which the configuration shows to Triton's image clients"),
+    ModelKey("outputs[].labels", "array", "", "class labels of the last axis, for V2's classification extension"),
     ModelKey("inputs[].parameters, outputs[].parameters, inputs[].tags, outputs[].tags", "any value", "", "MLServer's; without effect"),
     ModelKey("version_policy", "object", '{"latest": {}}', "the versions that are served, by one of the next three keys"),
     ModelKey("version_policy.latest.num_versions", "whole number", "1", "how many of the newest versions"),

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from core.dtype import DATATYPES
 from core.tensor import TensorSpec
-from handler.settings.checked import Wrong, a_shape, an_object
+from handler.settings.checked import Wrong, a_shape, an_object, texts
 
 FORMATS: Final = ("FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW")
 """The formats of an input, as Triton's model configuration names them."""
@@ -35,4 +35,5 @@ def _tensor(member: Any, path: str) -> TensorSpec:
     form = members.get("format", FORMATS[0])
     if form not in FORMATS:
         raise Wrong(f"{path}.format", form, f"one of {', '.join(FORMATS)}")
-    return TensorSpec(name, DATATYPES[datatype], shape, format=form)
+    labels = () if members.get("labels") is None else texts(members["labels"], f"{path}.labels")
+    return TensorSpec(name, DATATYPES[datatype], shape, labels, format=form)

@@ -57,9 +57,9 @@ def objects() -> Iterator[tuple[str, set[str]]]:
 @pytest.mark.parametrize(("above", "listed"), [*objects()], ids=lambda each: each if isinstance(each, str) else "")
 def test_an_object_takes_the_keys_of_the_table_and_no_other(above: str, listed: set[str]) -> None:
     """A refusal lists the keys; objects that note unknown ones have a table of theirs."""
-    noted = {"": model_settings.KEYS, "version_policy": {"latest", "all", "specific"}, "inputs[]": keys.TENSOR}
+    noted = {"": model_settings.KEYS, "version_policy": {"latest", "all", "specific"}}
     noted |= {f"version_policy.{kind}": found for kind, found in keys.POLICIES.items()}
-    noted["outputs[]"] = keys.TENSOR
+    noted |= {f"{role}[]": known for role, known in keys.TENSORS.items()}
     if above in noted:
         assert listed == noted[above]
         return

@@ -51,7 +51,7 @@ SAID = {
         {"name": "x", "datatype": "FP32", "shape": [-1, 3, -1], "format": "FORMAT_NCHW"},
         {"name": "ids", "datatype": "INT64", "shape": [-1, 1, 2], "format": "FORMAT_NONE"},
     ],
-    "outputs": [{"name": "y", "datatype": "BYTES", "shape": [-1, 2]}],
+    "outputs": [{"name": "y", "datatype": "BYTES", "shape": [-1, 2], "labels": "labels.txt"}],
     "version_policy": {"specific": {"versions": [1, 3]}},
     "batching": {"max_batch_size": 8, "max_delay_ms": 1.5, "preferred": [4, 8]},
 }
@@ -232,6 +232,50 @@ def test_a_shape_that_is_not_the_models_is_refused(tmp_path: Path, dims: str, fi
             registry(tmp_path).use(ModelRef("iris"), PATIENT),
         ):
             pass
+
+
+LABELLED = 'output { name: "y" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }'
+
+
+def labels_of(models: Registry) -> tuple[str, ...]:
+    """Returns the class labels of the output of m."""
+    with models.use(ModelRef("m"), PATIENT) as model:
+        assert model.spec.outputs is not None
+        return model.spec.outputs[0].labels
+
+
+def test_an_output_has_the_labels_of_its_file(root: Path) -> None:
+    """The file has a label a line. A changed one is loaded; labels in model-settings.json come first."""
+    (root / "m" / "config.pbtxt").write_text(LABELLED)
+    (root / "m" / "labels.txt").write_bytes("cat\r\nd\u00f6g\n\nfox, red\n".encode())
+    models = registry(root)
+    assert labels_of(models) == ("cat", "d\u00f6g", "", "fox, red")
+    (root / "m" / "labels.txt").write_text("cat")
+    models.load("m", PATIENT)
+    assert labels_of(models) == ("cat",)
+    output = {"name": "y", "datatype": "FP32", "shape": [-1], "labels": ["hen"]}
+    (root / "m" / "model-settings.json").write_text(json.dumps({"outputs": [output]}))
+    models.load("m", PATIENT)
+    assert labels_of(models) == ("hen",)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (None, "output[0].label_filename is 'labels.txt'; expected a file in the model's folder"),
+    (b"\xff", "output[0].label_filename is 'labels.txt'; expected a file in UTF-8"),
+    (bytes(2_000_000), "output[0].label_filename is 'a file of 2000000 bytes'; expected at most 1048576"),
+], ids=["missing", "not text", "too long"])  # fmt: skip
+def test_labels_that_cannot_be_read_are_refused(root: Path, content: bytes | None, message: str) -> None:
+    """When the model is listed. A file outside of the model's folder is none of its files."""
+    (root / "labels.txt").write_text("cat")
+    (root / "m" / "config.pbtxt").write_text(LABELLED)
+    if content is not None:
+        (root / "m" / "labels.txt").write_bytes(content)
+    with pytest.raises(ModelNotLoadable) as refused:
+        labels_of(registry(root))
+    assert message in refused.value.message
+    (root / "m" / "config.pbtxt").write_text(LABELLED.replace("labels.txt", "../labels.txt"))
+    with pytest.raises(ModelNotLoadable, match="expected a file in the model's folder"):
+        labels_of(registry(root))
 
 
 def test_model_settings_come_first(root: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,9 @@ MOST: Final = 1024
 RATE: Final = 2.0
 BURST: Final = 16
 """Requests a second, and at once, for names and versions that only a request of their own can find."""
-MOST_TEXTS: Final = 16_384
-LONGEST_TEXT: Final = 4096
-"""64 MB of settings at the very most."""
+MOST_BYTES_OF_TEXTS: Final = 64 * 1024 * 1024
+LONGEST_TEXT: Final = 64 * 1024
+"""Bytes. Triton's lists of labels for 1,000 classes have up to 32 kB."""
 
 
 class Allowance:
@@ -62,8 +62,8 @@ class Remembered:
 class Texts:
     """Small files by name and ETag, so that a look at a model reads its settings again only if they have changed."""
 
-    def __init__(self, most: int = MOST_TEXTS) -> None:
-        self._most = most
+    def __init__(self, most: int = MOST_BYTES_OF_TEXTS) -> None:
+        self._left = most
         self._items: dict[Hashable, bytes] = {}
         self._lock = threading.Lock()
 
@@ -75,6 +75,7 @@ class Texts:
         if key is None or text is None or len(text) > LONGEST_TEXT:
             return
         with self._lock:
+            self._left += len(self._items.pop(key, b"")) - len(text)
             self._items[key] = text
-            if len(self._items) > self._most:
-                del self._items[next(iter(self._items))]
+            while self._left < 0:
+                self._left += len(self._items.pop(next(iter(self._items))))

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -41,22 +41,53 @@ TOKEN: Final = re.compile(r"""#[^\n]*+|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+
 VISIBLE: Final = re.compile(r"[^\s]")
 
 
-def merged(model: str, config: bytes, settings: bytes | None) -> bytes:
-    """Returns the settings of both files; those of model-settings.json come first. Raises ModelNotLoadable."""
+def merged(model: str, config: bytes, settings: bytes | None, read: Callable[[str], bytes | None]) -> bytes:
+    """Returns the settings of both files; those of model-settings.json come first. Raises ModelNotLoadable.
+
+    `read`: returns a file of the model's folder, None if it is not there.
+    """
     try:
         own = {} if settings is None else members_of(settings)
     except Wrong:
         return settings or b""  # the parser says why
-    return json.dumps(members(model, config) | own).encode()
+    found = members(model, config)
+    try:
+        outputs = [_labelled(each, f"output[{index}]", read) for index, each in enumerate(found["outputs"])]
+    except Wrong as wrong:
+        raise _refused(model, wrong) from None
+    return json.dumps(found | {"outputs": outputs} | own).encode()
 
 
 @lru_cache(KEPT)
 def members(model: str, text: bytes) -> dict[str, Any]:
-    """Returns the file as members of model-settings.json. Raises ModelNotLoadable."""
+    """Returns the file as members of model-settings.json. Raises ModelNotLoadable.
+
+    An output's `labels` is still the name of the file that has them.
+    """
     try:
         return _members(model, _read(text))
     except Wrong as wrong:
-        raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
+        raise _refused(model, wrong) from None
+
+
+def _refused(model: str, wrong: Wrong) -> ModelNotLoadable:
+    return ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}")
+
+
+def _labelled(output: dict[str, Any], path: str, read: Callable[[str], bytes | None]) -> dict[str, Any]:
+    """Returns an output with the class labels that its file has, one a line. Raises Wrong."""
+    if "labels" not in output:
+        return output
+    key, name = f"{path}.label_filename", output["labels"]
+    content = read(name)
+    if content is None:
+        raise Wrong(key, name, "a file in the model's folder")
+    try:
+        if len(content) > MOST_BYTES:
+            raise Wrong(key, f"a file of {len(content)} bytes", f"at most {MOST_BYTES}")
+        return output | {"labels": [line.rstrip("\r") for line in content.decode().removesuffix("\n").split("\n")]}
+    except UnicodeDecodeError:
+        raise Wrong(key, name, "a file in UTF-8") from None
 
 
 def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
@@ -155,8 +186,12 @@ def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str
     if tensor.HasField("reshape") and list(tensor.reshape.shape) != dims:
         raise Wrong(f"{path}.reshape", list(tensor.reshape.shape), "none: tensors have the model's own shape here")
     shape = {"shape": [-1, *dims] if batch else dims}
-    form = {"format": ModelInput.Format.Name(tensor.format)} if isinstance(tensor, ModelInput) else {}
-    return {"name": tensor.name, "datatype": datatype} | shape | form
+    own: dict[str, Any] = {}
+    if isinstance(tensor, ModelInput):
+        own = {"format": ModelInput.Format.Name(tensor.format)}
+    elif tensor.label_filename:
+        own = {"labels": tensor.label_filename}
+    return {"name": tensor.name, "datatype": datatype} | shape | own
 
 
 def _version_policy(policy: VersionPolicy) -> dict[str, Any]:

@@ -69,16 +69,18 @@ class ModelInput(_message.Message):
     def __init__(self, name: _Optional[str] = ..., data_type: _Optional[_Union[TritonType, str]] = ..., format: _Optional[_Union[ModelInput.Format, str]] = ..., dims: _Optional[_Iterable[int]] = ..., reshape: _Optional[_Union[Reshape, _Mapping]] = ...) -> None: ...
 
 class ModelOutput(_message.Message):
-    __slots__ = ("name", "data_type", "dims", "reshape")
+    __slots__ = ("name", "data_type", "dims", "label_filename", "reshape")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATA_TYPE_FIELD_NUMBER: _ClassVar[int]
     DIMS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FILENAME_FIELD_NUMBER: _ClassVar[int]
     RESHAPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     data_type: TritonType
     dims: _containers.RepeatedScalarFieldContainer[int]
+    label_filename: str
     reshape: Reshape
-    def __init__(self, name: _Optional[str] = ..., data_type: _Optional[_Union[TritonType, str]] = ..., dims: _Optional[_Iterable[int]] = ..., reshape: _Optional[_Union[Reshape, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., data_type: _Optional[_Union[TritonType, str]] = ..., dims: _Optional[_Iterable[int]] = ..., label_filename: _Optional[str] = ..., reshape: _Optional[_Union[Reshape, _Mapping]] = ...) -> None: ...
 
 class VersionPolicy(_message.Message):
     __slots__ = ("latest", "all", "specific")
