@@ -1,5 +1,6 @@
 """The DRAGOMAN_* variables: unknown names, wrong values, and values that contradict each other."""
 
+import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -13,6 +14,7 @@ from handler.settings.sources import in_file
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
 HERE: Final = "localhost"
+LOCAL: Final = "file://"
 TABLE: Final = "docs/settings.md lists the settings"
 
 
@@ -71,6 +73,8 @@ def contradictions(settings: Settings, host: str) -> Iterator[Finding]:
     yield from _access(settings, host)
     yield from _keys_file(settings)
     yield from _verification(settings)
+    yield from _observation(settings)
+    yield from _folders(settings)
     if settings.auth == "none" and (settings.keys or settings.keys_file):
         yield warning(
             "keys-unused",
@@ -109,11 +113,17 @@ def _is_loopback(host: str) -> bool:
 def _keys_file(settings: Settings) -> Iterator[Finding]:
     if not settings.keys_file:
         return
+    from handler.edge.gate import keys  # noqa: PLC0415 - as above
+
     path = Path(settings.keys_file)
     try:
         mode = path.stat().st_mode
-    except OSError:
+        known = keys.parsed(f"{settings.keys}\n{path.read_text(encoding='utf-8')}")
+    except (OSError, ValueError):
         return  # the gate has said so
+    if not known and settings.auth != "none":
+        what = f"{path} has no key, so nobody can send a request with one"
+        yield warning("keys-none", "DRAGOMAN_KEYS_FILE", what, "put the line that `dragoman keys new` prints there")
     if mode & stat.S_IWOTH:
         what = "every user of this machine can write it, and so add a key"
         yield error("keys-file-writable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {path}")
@@ -139,6 +149,45 @@ def _verification(settings: Settings) -> Iterator[Finding]:
     except InvalidSettings as wrong:
         what, wanted = expected(str(wrong))
         yield error("verification", "DRAGOMAN_VERIFY", what, f"set {wanted}" if wanted else "docs/signing.md")
+
+
+def _observation(settings: Settings) -> Iterator[Finding]:
+    """Starts what a server would start for traces and payloads, but for a folder, which it would make."""
+    if settings.traces == "otlp":
+        from handler.edge.observe.traces import provider  # noqa: PLC0415 - as above
+
+        try:
+            provider.connect(settings, at_once=True)
+        except InvalidSettings as wrong:
+            what, _, cure = str(wrong).partition(": ")
+            yield error("traces", "DRAGOMAN_TRACES", what, cure)
+    if "://" in settings.payload_log.removeprefix(LOCAL):
+        from handler.edge.observe.payloads import places  # noqa: PLC0415 - as above
+
+        try:
+            places.place_of(settings)
+        except InvalidSettings as wrong:
+            what, wanted = expected(str(wrong))
+            yield error(
+                "payload-log", "DRAGOMAN_PAYLOAD_LOG", what, f"set {wanted}" if wanted else "docs/payload-log.md"
+            )
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    """Yields the folders that a server could not write."""
+    named: list[tuple[str, str]] = []
+    if settings.payload_log and "://" not in settings.payload_log.removeprefix(LOCAL):
+        named += [("DRAGOMAN_PAYLOAD_LOG", settings.payload_log.removeprefix(LOCAL))]
+    if not settings.cache_is_default and "://" in settings.repository.removeprefix(LOCAL):
+        named += [("DRAGOMAN_CACHE", str(settings.cache))]
+    for variable, folder in named:
+        path = Path(folder).absolute()
+        there = next(each for each in (path, *path.parents) if os.access(each, os.F_OK))
+        if not there.is_dir():
+            yield error("folder-unwritable", variable, f"{there} is not a folder", "name a folder")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            cure = "name a folder that this user can write, or change its permissions"
+            yield error("folder-unwritable", variable, f"this user cannot write {there}", cure)
 
 
 def named_models(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:

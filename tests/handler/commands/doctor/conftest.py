@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,6 +62,10 @@ class SetUp:
     def set(self, **variables: str) -> None:
         for name, value in variables.items():
             self._monkeypatch.setenv(name, value)
+
+    def lack(self, package: str) -> None:
+        """Lets the import of a package fail."""
+        self._monkeypatch.setitem(sys.modules, package, None)
 
     def loads(self, *flags: str) -> None:
         """Lets doctor load the models; those that are Python code, too."""

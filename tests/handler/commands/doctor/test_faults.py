@@ -79,14 +79,20 @@ def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
     return lambda at: change(at.artifact())
 
 
-def keys_file(mode: int) -> Callable[[SetUp], object]:
+def keys_file(mode: int, text: str = f"ci sha256:{'0' * 64} infer\n") -> Callable[[SetUp], object]:
     def plant(at: SetUp) -> None:
         file = at.folder / "keys"
-        file.write_text(f"ci sha256:{'0' * 64} infer\n", encoding="ascii")
+        file.write_text(text, encoding="ascii")
         file.chmod(mode)
         at.set(DRAGOMAN_AUTH="keys", DRAGOMAN_KEYS_FILE=str(file))
 
     return plant
+
+
+def untraced(at: SetUp) -> None:
+    """Asks for traces where OpenTelemetry is not installed."""
+    at.set(DRAGOMAN_TRACES="otlp")
+    at.lack("opentelemetry")
 
 
 def elsewhere(at: SetUp, **change: str) -> None:
@@ -193,6 +199,11 @@ FAULTS = [
     Fault(
         "keys-unused", "DRAGOMAN_AUTH", "DRAGOMAN_AUTH=keys", variables(DRAGOMAN_KEYS=f"a {'0' * 64} infer"), "warning"
     ),
+    Fault("keys-none", "DRAGOMAN_KEYS_FILE", "dragoman keys new", keys_file(0o600, ""), "warning"),
+    Fault("traces", "DRAGOMAN_TRACES", "pip install 'dragoman[otel]'", untraced),
+    Fault("payload-log", "DRAGOMAN_PAYLOAD_LOG", "s3://bucket/prefix", variables(DRAGOMAN_PAYLOAD_LOG="ftp://x/y")),
+    Fault("folder-unwritable", "DRAGOMAN_PAYLOAD_LOG", "name a folder", variables(DRAGOMAN_PAYLOAD_LOG="/dev/null/x")),
+    Fault("folder-unwritable", "DRAGOMAN_CACHE", "name a folder", bucket(DRAGOMAN_CACHE="/dev/null")),
     Fault("keys-file-readable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o644), "warning"),
     Fault("keys-file-writable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o666)),
     Fault("control-open", "DRAGOMAN_CONTROL", "dragoman keys new", exposed),
