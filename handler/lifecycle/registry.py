@@ -50,7 +50,7 @@ class Registry:
     ) -> None:
         self._settings = settings
         self._poll = settings.repository_poll or float("inf")
-        self._repository = Repository(open_store(settings), direct=executor is None)
+        self._repository = Repository(open_store(settings), direct=executor is None, is_renamed=settings.is_loose)
         self._catalog = Catalog(self._repository, settings.default_model, self._poll)
         self._preloaded = Preloaded(self._repository, self._catalog, settings.preload)
         self._index = Index(self._repository, self._catalog)

@@ -71,10 +71,14 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    """The models in a store. Every method raises StillLoading soon after the deadline. `direct`: see Inventory."""
+    """The models in a store. Every method raises StillLoading soon after the deadline.
 
-    def __init__(self, store: Store, *, direct: bool = False) -> None:
+    `direct`: see Inventory. `is_renamed`: see `model_settings.parse`.
+    """
+
+    def __init__(self, store: Store, *, direct: bool = False, is_renamed: bool = False) -> None:
         self._store = store
+        self._parse = partial(model_settings.parse, is_renamed=is_renamed)
         self._texts = Texts()
         self.inventory = Inventory(store, direct=direct)
 
@@ -121,7 +125,7 @@ class Repository:
             raise absent(name)
         self.inventory.found(name)
         text = self.settings_text(name, files, deadline)
-        said = model_settings.parse(name, text)
+        said = self._parse(name, text)
         folders = folders_of(files)
         versions = _versions(version for version in folders if self.is_complete(name, version, said, deadline))
         if not folders and said.pipeline is not None:
@@ -138,7 +142,7 @@ class Repository:
     def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Returns the versions that the settings or the request name, as ONNX models: listing is not permitted."""
         text = self._store.read(name, model_settings.FILE, progress_of(deadline))
-        said = model_settings.parse(name, text)
+        said = self._parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if said.pipeline is not None:
             versions = tuple(Version(number, str(number), ()) for number in sorted(numbers or {1}))
@@ -161,7 +165,7 @@ class Repository:
             return False
         own = self._read_settings(name, f"{version.folder}/", version.files, deadline)
         try:
-            its = model_settings.parse(name, own)
+            its = self._parse(name, own)
             return its.pipeline is not None or found(paths, its.implementation)
         except ModelNotLoadable:
             return False
@@ -180,7 +184,7 @@ class Repository:
             own = path.read_bytes() if paths.is_file(path) else None
             if folder.proof is not None and folder.proof.signer:
                 _check_signed(listing, version, own)
-        return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
+        return listing.said if own is None else self._parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
         """Returns the version's files: the listed ones, or all those that have replaced them since.

@@ -220,13 +220,15 @@ class Settings(NamedTuple):
         values["memory_limit"] = (platform.usable_memory(environ) if limit == "" else limit) or None
         values["platform"] = contract.platform or "server"
         platform.observed(values, environ, has_level="log_level" in given)
-        values["grps_health_control"] = values["grps_health_control"] or (
-            "off" if values["platform"] == "lambda" else "instance"
-        )
-        initialization = (
-            environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if values["platform"] == "lambda" else ""
-        )
+        is_lambda = values["platform"] == "lambda"
+        values["grps_health_control"] = values["grps_health_control"] or ("off" if is_lambda else "instance")
+        initialization = environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if is_lambda else ""
         return cls(**values, cpus=cpus, initialization=initialization, cache_is_default=is_default, contract=contract)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether the repository may be one model's folder, and models may have other names than their settings say."""
+        return bool(self.model_name) or self.contract.layout != "versions"
 
     @property
     def scraped(self) -> bool:

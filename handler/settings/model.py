@@ -87,16 +87,17 @@ NESTED: Final = frozenset(("inputs", "outputs", "version_policy"))
 """Keys whose values can have unknown keys. The others refuse them."""
 
 
-def parse(model: str, *texts: bytes | None) -> ModelSettings:
+def parse(model: str, *texts: bytes | None, is_renamed: bool = False) -> ModelSettings:
     """Parses a model's settings; a key of a later text replaces the earlier one.
 
-    Raises ModelNotLoadable with the wrong key's path.
+    `is_renamed`: the operator has named the model, so the texts may have another name. Raises ModelNotLoadable with
+    the wrong key's path.
     """
     merged: dict[str, Any] = {}
     try:
         for text in texts:
             merged |= {} if text is None else members_of(text)
-        return _settings(merged, model)
+        return _settings(merged, model, is_renamed=is_renamed)
     except Wrong as wrong:
         raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
 
@@ -126,9 +127,9 @@ def unsigned(text: bytes | None, own: bytes | None) -> dict[str, Any]:
     return {key: value for key, value in outside.items() if key not in UNSIGNED and key not in inside}
 
 
-def _settings(members: dict[str, Any], model: str) -> ModelSettings:
+def _settings(members: dict[str, Any], model: str, *, is_renamed: bool) -> ModelSettings:
     name = _optional(members, "name", str, "text")
-    if name is not None and name != model:
+    if name not in (None, model) and not is_renamed:
         raise Wrong("name", name, f"the folder's name {model!r}, or no name")
     batch = _optional(members, "max_batch_size", int, "a whole number") or 0
     if batch < 0:

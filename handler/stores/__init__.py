@@ -131,16 +131,15 @@ def open_store(settings: Settings) -> Store:
     """Returns the store of DRAGOMAN_REPOSITORY. Raises InvalidSettings for a URI that no store knows."""
     scheme, separator, _ = settings.repository.partition("://")
     scheme = scheme if separator else "file"
-    is_loose = bool(settings.model_name) or settings.contract.layout != "versions"
     kind = plugins.find(scheme, STORES, "dragoman.stores")
     if kind is None:
         expected = f"expected a directory or one of {', '.join(f'{known}://' for known in STORES)}"
         raise InvalidSettings(
             f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}"
         )
-    if is_loose and scheme == "file":
+    if settings.is_loose and scheme == "file":
         kind = plugins.resolve(LOOSE)
-    elif is_loose and scheme in REMOTE:
+    elif settings.is_loose and scheme in REMOTE:
         kind = partial(plugins.resolve(LOOSE_BUCKET), kind=kind)
     opened: Store = kind(settings)
     if settings.verify == "off":

@@ -145,7 +145,7 @@ class Examination:
         return None if self._visit.add(found) and not files.models else files
 
     def _repository(self, settings: Settings, files: tree.Tree, environ: Mapping[str, str]) -> None:
-        if settings.model_name or settings.contract.layout != "versions":
+        if settings.is_loose:
             self._visit.skipped.append(LOOSE)
             return
         if (misnamed := layout.of_model(files, settings.repository)) is not None:

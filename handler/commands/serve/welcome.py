@@ -41,7 +41,7 @@ def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path 
         found = names()
     except ServingError as error:
         return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
-    is_repository = not settings.model_name and settings.contract.layout == "versions"
+    is_repository = not settings.is_loose
     if local is not None and is_repository and _is_model(local, found):
         return Glance((), _empty(local))
     if found or settings.contract.hosted:  # the platform brings models later

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from core.deadline import NEVER
 from core.errors import ModelNotFound, ServingError
+from core.operations import ModelRef
+from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import MARKERS, Repository
 from handler.settings import Settings
 from handler.settings.model import FILE
@@ -18,7 +21,10 @@ from handler.stores.directory import DirectoryStore
 from handler.stores.loose import OWN, LooseStore
 from handler.stores.progress import Progress
 from handler.stores.s3.store import S3Store
+from tests.handler.lifecycle.samples import PATIENT
 from tests.support import s3_stand_in
+
+ROOT = Path(__file__).parents[3]
 
 
 def tree(root: Path, *paths: str) -> Path:
@@ -113,6 +119,18 @@ def test_a_repository_finds_the_model_with_its_settings(tmp_path: Path) -> None:
     assert listing.said.max_batch_size == 4
     with pytest.raises(ModelNotFound):
         Repository(store(root)).look("other", None, NEVER)
+
+
+@pytest.mark.parametrize("environ", [{"DRAGOMAN_MODEL_NAME": "given"}, {"SAGEMAKER_MULTI_MODEL": "true"}])
+def test_a_given_name_replaces_that_of_the_settings(tmp_path: Path, environ: dict[str, str]) -> None:
+    """The operator's, or a platform's: KServe and SageMaker name models, whose settings have a name of their own."""
+    shutil.copy(ROOT / "models/half_plus_three/123/model.onnx", tree(tmp_path / "given", FILE))
+    (tmp_path / "given" / FILE).write_text('{"name": "other"}')
+    root = tmp_path if "SAGEMAKER_MULTI_MODEL" in environ else tmp_path / "given"
+    base = {"DRAGOMAN_REPOSITORY": str(root), "DRAGOMAN_PLATFORM": "sagemaker"}
+    registry = Registry(Settings.from_env(base | environ))
+    with registry.use(ModelRef("given"), PATIENT) as model:
+        assert model.spec.name == "given"
 
 
 def test_without_a_platform_or_a_name_a_folder_is_a_repository(tmp_path: Path) -> None:
