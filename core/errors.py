@@ -103,6 +103,15 @@ def some(names: Sequence[str], most: int = MOST_NAMED, between: str = ", ") -> s
     return f"{between.join(names[:most])}{more}" or "none"
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a number with its noun.
+
+    >>> counted(1, "row"), counted(0, "row")
+    ('1 row', '0 rows')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     """Returns the value as a message quotes it: one line, at most `limit` characters.
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeGuard
 import numpy as np
 
 from core.dtype import BOOL, BYTES, DataType, NDArray
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, counted, shown
 from core.records import NamedTuple
 
 PREFIX: Final = struct.Struct("<I")
@@ -162,7 +162,9 @@ def as_column(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
 def check_count(count: int, shape: tuple[int, ...], name: str) -> None:
     expected = math.prod(shape)  # Python's integers never overflow
     if count != expected:
-        raise InvalidInput(f"{named(name)} has {count} elements; its shape {shown(list(shape))} needs {expected}")
+        raise InvalidInput(
+            f"{named(name)} has {counted(count, 'element')}; its shape {shown(list(shape))} needs {expected}"
+        )
 
 
 def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes | memoryview) -> Tensor:

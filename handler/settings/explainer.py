@@ -41,7 +41,7 @@ import numpy as np
 
 from core.dtype import BF16, FP32, DataType, NDArray
 from core.encoding.values import from_values
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, counted, shown
 from core.explain import explanation, shapley
 from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
@@ -218,7 +218,7 @@ def _count(header: bytes, where: str, before: int = 0) -> int:
     shape, _, dtype = READERS[version](file)
     size: int = (count := math.prod(shape)) * dtype.itemsize
     if shape and shape[0] > MOST_BACKGROUND:
-        raise _wrong(where, f"{shape[0]} rows", f"from 1 to {MOST_BACKGROUND} rows")
+        raise _wrong(where, counted(shape[0], "row"), f"from 1 to {MOST_BACKGROUND} rows")
     if count > MOST_ELEMENTS:
         raise _wrong(where, f"{count} elements", f"a file of numbers, at most {MOST_ELEMENTS}")
     _check_bytes(before + size, where)
@@ -283,7 +283,7 @@ def _check_budget(explainer: Explainer) -> None:
         most = f"for {features} features at least {least}, at most {MOST_CELLS // max(1, features)}"
         raise _wrong(".budget", budget, most)
     if min(budget, 2**features) * count > explanation.MOST_ROWS:
-        expected = f"at most {explanation.MOST_ROWS // count} with a background of {count} rows"
+        expected = f"at most {explanation.MOST_ROWS // count} with a background of {counted(count, 'row')}"
         raise _wrong(".budget", budget, expected)
 
 

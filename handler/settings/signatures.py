@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from core.errors import InvalidInput
+from core.errors import InvalidInput, counted
 from core.records import NamedTuple
 from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
@@ -155,7 +155,7 @@ def _check_feature(binding: Binding, path: str) -> None:
     expected = math.prod(size for size in shape if size != -1)
     count = 0 if binding.default is None else binding.default.array.size
     if count % expected if -1 in shape else binding.default is not None and count != expected:
-        raise Wrong(f"{path}.default", f"{count} elements", f"as many as the shape {list(shape)} needs")
+        raise Wrong(f"{path}.default", counted(count, "element"), f"as many as the shape {list(shape)} needs")
 
 
 def _flat(spec: TensorSpec, value: Any) -> Tensor:

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from core.errors import counted
+
 FILE: Final = "parity.json"
 LARGEST: Final = 2**16
 """The most bytes of a report that is read."""
@@ -59,7 +61,9 @@ def sentence(report: Mapping[str, Any]) -> str:
     """Returns a report in a line: "wine.skops (scikit-learn 1.9.1) by skl2onnx 1.20.0: 178 rows given, ..."."""
     data, source = report["data"], report["source"]
     parts = (
-        [f"{int(data['rows'])} rows {data['kind']}", *differences(report)] if report["outputs"] else ["not compared"]
+        [f"{counted(int(data['rows']), 'row')} {data['kind']}", *differences(report)]
+        if report["outputs"]
+        else ["not compared"]
     )
     parts.append(f"loads in {float(report['load_seconds']) * 1000:.0f} ms")
     return f"{source['file']} ({report['library']}) by {report['converter']}: {', '.join(parts)}"
@@ -72,5 +76,6 @@ def differences(report: Mapping[str, Any]) -> list[str]:
     ties = sum(int(each.get("ties", 0)) for each in report["outputs"])
     found = [f"numbers differ by at most {max(numbers):.2g}"] if numbers else []
     if flips:
-        found.append(f"{sum(flips) or 'no'} labels differ" + (f" ({ties} of them ties)" if ties else ""))
+        told = f"{counted(sum(flips), 'label')} {'differs' if sum(flips) == 1 else 'differ'}"
+        found.append((told if any(flips) else "no labels differ") + (f" ({ties} of them ties)" if ties else ""))
     return found

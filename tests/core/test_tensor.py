@@ -140,7 +140,7 @@ def test_texts_are_bytes_for_whoever_asks_for_an_array() -> None:
         (b"\x01\0\0\0ab\0\0", "ends inside a length prefix at byte 5 of 8"),
         (framed(b"a") + b"\x02\0\0\0b", "an element of 2 bytes where 1"),
         (framed(b"abc") + b"\1" + framed(b"d"), "an element of 257 bytes where 2"),
-        (framed(b"a"), "has 1 elements; its shape .2. needs 2"),
+        (framed(b"a"), "has 1 element; its shape .2. needs 2"),
         (framed(b"a", b"b", b"c"), "has 3 elements; its shape .2. needs 2"),
     ],
 )

@@ -231,7 +231,7 @@ ANY = TensorSpec("x", DATATYPES["FP32"], None)
         (GRID, {}, "shape is [-1, -1]; expected one variable axis at most"),
         (ANY, {"shape": [-1, 0]}, "shape is [-1, 0]; expected one variable axis at most, beside axes above 0"),
         (ANY, {"shape": [1], "default": [1, 2]}, "default is '2 elements'; expected as many as the shape [1] needs"),
-        (ANY, {"shape": [2, -1], "default": [1]}, "default is '1 elements'; expected as many as the shape [2, -1]"),
+        (ANY, {"shape": [2, -1], "default": [1]}, "default is '1 element'; expected as many as the shape [2, -1]"),
         (JPEG, {"default": [1], "encoding": "bytes"}, "default is 'a value'; expected none, for a feature"),
     ],
 )

@@ -19,7 +19,7 @@ from core.dtype import BF16, BOOL, BYTES, FP64, INT64, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, flatten, from_values
-from core.errors import InvalidInput, ServingError, shown
+from core.errors import InvalidInput, ServingError, counted, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
 from core.tensor import Tensor, TensorSpec
 from core.wire import ID_MEMBER, JSON, AnyReply, Call, Header, HttpResponse, HttpStream
@@ -121,7 +121,7 @@ def _shape(spec: TensorSpec, count: int) -> tuple[int, ...]:
     fixed = math.prod(size for size in spec.shape if size != -1)
     if fixed and count % fixed:
         told = f"its shape {list(spec.shape)} takes a multiple of {fixed}"
-        raise InvalidInput(f"input {shown(spec.name)} has {count} elements; {told}")
+        raise InvalidInput(f"input {shown(spec.name)} has {counted(count, 'element')}; {told}")
     shape = [1 if size == -1 else size for size in spec.shape]
     shape[len(shape) - 1 - spec.shape[::-1].index(-1)] = count // fixed if fixed else 1
     return tuple(shape)

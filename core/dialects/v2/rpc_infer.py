@@ -28,7 +28,7 @@ from core.dialects.v2.parameters import (
 )
 from core.dtype import DATATYPES, DataType
 from core.encoding.values import from_values
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, counted, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput, Stream
 from core.records import NamedTuple
 from core.schema import fields
@@ -225,10 +225,11 @@ def _raw_inputs(members: Sequence[ModelInferRequest.InferInputTensor], contents:
 
 
 def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: int) -> InvalidInput:
+    inputs = counted(len(members), "input")
     if count > len(members):
-        return InvalidInput(f"'raw_input_contents' has {count} entries for {len(members)} inputs")
+        return InvalidInput(f"'raw_input_contents' has {count} entries for {inputs}")
     what = What("input", members[count].name)
-    return InvalidInput(f"{what} has no entry in 'raw_input_contents': there are {count} for {len(members)} inputs")
+    return InvalidInput(f"{what} has no entry in 'raw_input_contents': there are {count} for {inputs}")
 
 
 def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:

@@ -11,7 +11,7 @@ from threading import Event
 from typing import BinaryIO, Final
 
 from core.dialects.v1.bulk import signature_of
-from core.errors import InvalidInput
+from core.errors import InvalidInput, counted
 from core.operations import ModelRef
 from core.wire import Options
 from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
@@ -166,5 +166,5 @@ def _tell(options: CommandOptions, answers: OutputFile, skipped: int, seconds: f
         told = f"{errors} of them errors" if errors else "no errors"
         here = "" if not skipped else f", {skipped} of them from before"
         rate = f"; {seconds:.1f} s, {done / max(seconds, 1e-3):.0f} a second" if done else ""
-        print(f"{options.output}: {records} records{here}, {told}{rate}")  # noqa: T201 - the result
+        print(f"{options.output}: {counted(records, 'record')}{here}, {told}{rate}")  # noqa: T201 - the result
     return FAILED if errors else 0

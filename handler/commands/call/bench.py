@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from core.errors import escaped
+from core.errors import counted, escaped
 from handler.commands.call import chart, defaults, infer
 from handler.commands.call.infer import PreparedCall
 from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
@@ -172,7 +172,7 @@ def _end(options: CommandOptions, prepared: PreparedCall, levels: Sequence[Level
     for each in levels:
         failed.update(each.failures)
     for text, count in failed.most_common(MOST_REASONS):
-        print(f"dragoman: {count} requests failed: {escaped(text)}", file=sys.stderr)  # noqa: T201 - beside the result
+        print(f"dragoman: {counted(count, 'request')} failed: {escaped(text)}", file=sys.stderr)  # noqa: T201 - beside the result
     title = f"{prepared.model.name}, {options.protocol}, {len(prepared.packet.body)} bytes a request"
     if options.json:
         found: dict[str, Any] = {"model": prepared.model.name, "protocol": options.protocol, "control_p50": control}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
+from core.errors import counted
 from handler.commands.call.levels import Level
 
 WIDTH: Final = 720
@@ -52,7 +53,7 @@ def _bars(levels: Sequence[Level], middles: Sequence[float], step: float) -> lis
             f'height="{height:.1f}" fill="#dde5ee"/>'
         )
         parts.append(f'<text class="m" x="{x:.1f}" y="{BOTTOM - 6}">{level.rate:.0f}</text>')
-        errors = f" ({level.errors} errors)" if level.errors else ""
+        errors = f" ({counted(level.errors, 'error')})" if level.errors else ""
         parts.append(f'<text class="m" x="{x:.1f}" y="{BOTTOM + 20}">{level.concurrency}{errors}</text>')
     return parts
 

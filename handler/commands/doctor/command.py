@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from core.errors import counted
 from handler.commands.doctor import (
     artifact,
     bucket,
@@ -160,7 +161,7 @@ class Examination:
             return
         found, self._models = model_files.examine(settings, repository, files, folders)
         self._visit.add(found)
-        self._visit.examined.append(f"{len(self._models)} model{'s' if len(self._models) != 1 else ''}")
+        self._visit.examined.append(counted(len(self._models), "model"))
         self._visit.add(variables.named_models(settings, list(files.models)))
         self._load(settings, environ)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from core.errors import counted
 from handler.commands import results, signature
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
@@ -47,7 +48,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
             version = signing.prepared(version, text, signs, _folder(made, "signed"))
             _send(job._replace(version=version), target, settings, meter)
         state = "served" if job.number in served else "not served by the version policy"
-        files = "1 file" if len(version.files) == 1 else f"{len(version.files)} files"
+        files = counted(len(version.files), "file")
         by = "" if signs is None else f"; signed by {signs.name}"
         results.tell(
             options,

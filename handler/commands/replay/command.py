@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import median
 from typing import Any, Final
 
-from core.errors import ServingError, escaped
+from core.errors import ServingError, counted, escaped
 from handler.commands.meter import Meter
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused, WrongOption
@@ -40,7 +40,7 @@ def run(options: CommandOptions) -> None:
             outcome, reason = _outcome(sender, exchange, tolerance)
             times.append(time.perf_counter() - began)
             counts[outcome] += 1
-            meter.show(f"{counts.total()} requests sent, {counts.total() - counts[SAME]} not the same")
+            meter.show(f"{counted(counts.total(), 'request')} sent, {counts.total() - counts[SAME]} not the same")
             if outcome != SAME and len(rows) < MOST_LINES:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
     _tell(options, counts, rows, times)
@@ -103,6 +103,6 @@ def _tell(options: CommandOptions, counts: Counter[str], rows: list[dict[str, st
         print(escaped(f"{row['outcome']}: {row['path']} {row['id']}: {row['reason']}"))  # noqa: T201 - the result
     if times:
         told = ", ".join(f"{counts[name]} {name}" for name in (SAME, DIFFERENT, SKIPPED, UNREACHED) if counts[name])
-        print(f"{counts.total()} requests: {told}; median {median(times) * 1e3:.1f} ms")  # noqa: T201 - the same
+        print(f"{counted(counts.total(), 'request')}: {told}; median {median(times) * 1e3:.1f} ms")  # noqa: T201 - the same
     with suppress(OSError):
         sys.stdout.flush()

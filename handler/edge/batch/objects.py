@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, escaped
+from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, counted, escaped
 from core.operations import ModelRef
 from core.ports import Models
 from core.records import NamedTuple
@@ -129,7 +129,9 @@ class ObjectRunner:
                 writer.add(found.texts, found.errors)
             writer.flush()
         if blocks.is_late:
-            raise ModelUnavailable(f"{given.folder} has {writer.end} records so far; no time was left for the others")
+            raise ModelUnavailable(
+                f"{given.folder} has {counted(writer.end, 'record')} so far; no time was left for the others"
+            )
         errors = sum(part.errors for part in parts)
         told = {"model": spec.name, "version": spec.version, "records": writer.end, "errors": errors}
         return told | {"parts": [part.name for part in parts]}

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from core.errors import ServerBusy, TimedOut
+from core.errors import ServerBusy, TimedOut, counted
 from core.operations import ModelSpec
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.gathering import gathered, is_due
@@ -151,8 +151,9 @@ class Lanes:
             return lane.stuck()
         wait = self.wait(lane)
         if wait > lane.allowed(lane.seconds):
+            waiting = counted(len(lane.waiting), "request")
             return ServerBusy(
-                f"{lane.title} has {len(lane.waiting)} requests waiting, {wait:.1f} s of work: try again then",
+                f"{lane.title} has {waiting} waiting, {wait:.1f} s of work: try again then",
                 retry_after=wait,
             )
         if lane.seconds and now + wait + lane.seconds > until:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from core.errors import ServerBusy
+from core.errors import ServerBusy, counted
 from core.operations import ModelSpec
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.gathering import patience
@@ -231,7 +231,7 @@ class Workers:
                 lane.waiting.clear()
             if len(self._threads) < 2 * self._lanes.threads:
                 new = self._one_more()
-        log.warning("%s: %s; %d threads are lost", lane.title, lane.loss, self._lost)
+        log.warning("%s: %s; %s lost", lane.title, lane.loss, counted(self._lost, "thread"))
         hand_over([(refused, None, lane.stuck()) for refused in waiting])
         if new is not None:
             new.start()

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from core.errors import counted
 from core.records import NamedTuple
 from handler.edge.gate.identity import EVERY, Caller, patterns, rights_of
 from handler.settings import InvalidSettings
@@ -81,7 +82,7 @@ class KeyRing:
         except (OSError, ValueError) as error:
             log.error("DRAGOMAN_KEYS_FILE: %s; the keys that were read before stay valid", _reason(error))  # noqa: TRY400 - the message has all the facts
         else:
-            log.info("DRAGOMAN_KEYS_FILE has changed; it has %d keys", len(self._keys) - len(self._own))
+            log.info("DRAGOMAN_KEYS_FILE has changed; it has %s", counted(len(self._keys) - len(self._own), "key"))
 
 
 def _settled(variable: str, text: str) -> dict[bytes, Caller]:

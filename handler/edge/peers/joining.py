@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from core.errors import ServingError, escaped
+from core.errors import ServingError, counted, escaped
 from core.operations import ModelRef
 from handler.edge.peers.own import finished, used
 from handler.edge.peers.sockets import SILENCE_SECONDS, Peers
@@ -37,7 +37,7 @@ def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
     done, late = wait(loads, seconds)
     pool.shutdown(wait=False, cancel_futures=True)
     if late:
-        log.warning("%d models are not loaded after %.0f s: requests load them", len(late), seconds)
+        log.warning("%s not loaded after %.0f s: requests load them", counted(len(late), "model"), seconds)
     if found := _conditions(peers):
         _set_online(registry, found)
         _unload(registry, {name for name, _ in wanted} - {name for each in found for name, _ in each.loaded})

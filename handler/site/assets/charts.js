@@ -39,7 +39,7 @@ function requests(spans, width) {
   const total = spans.reduce((sum, span) => sum + span.count, 0);
   const failed = spans.reduce((sum, span) => sum + span.failures, 0);
   const most = ceiling(Math.max(...spans.map((span) => span.count + span.failures)));
-  const chart = frame(width, most, "in ten seconds", `${total} requests answered in ten minutes, ${failed} failed`);
+  const chart = frame(width, most, "in ten seconds", `${total} ${total === 1 ? "request" : "requests"} answered in ten minutes, ${failed} failed`);
   const thick = Math.max(2, (width - LEFT) / SPANS - 1.5);
   for (const { ago, count, failures } of spans) {
     const x = at(width, ago);

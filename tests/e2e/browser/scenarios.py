@@ -154,7 +154,7 @@ def live(url: str, axe: Path, _: str) -> None:
         expect(page.locator("#numbers tbody tr")).to_have_count(3)  # all, V1 and V2
         page.get_by_role("radio", name="V1").check()
         expect(page.locator("#charts svg.chart").first).to_have_attribute(
-            "aria-label", "1 requests answered in ten minutes, 0 failed"
+            "aria-label", "1 request answered in ten minutes, 0 failed"
         )
         checked(page)
         send(page)

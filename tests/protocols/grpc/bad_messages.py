@@ -116,7 +116,7 @@ BAD_MESSAGES: Final = [
     Bad("bytes_no_length", strings(b"abcdefg"), "INPUT0"),
     Bad("bytes_cut_length", strings(b"\1\0\0\0a\1\0"), "INPUT0.*length"),
     Bad("bytes_length_beyond", strings(b"\1\0\0\0a\xff\xff\xff\xffb"), "INPUT0.*4294967295"),
-    Bad("bytes_too_few", strings(b"\1\0\0\0a"), "INPUT0.*1 elements"),
+    Bad("bytes_too_few", strings(b"\1\0\0\0a"), "INPUT0.*1 element"),
     Bad("bytes_too_many", strings(b"\0\0\0\0" * 3), "INPUT0.*3 elements"),
     Bad("output_unknown", both(outputs=wanted("OUTPUT9")), "OUTPUT9"),
     Bad("output_unnamed", both(outputs=wanted("")), "''"),

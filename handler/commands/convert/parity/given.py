@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BY_ONNX, BYTES
-from core.errors import shown
+from core.errors import counted, shown
 from core.records import NamedTuple
 from core.tensor import listed
 from handler.backends.onnx_file import Value
@@ -103,7 +103,9 @@ def _only(given: GivenData, value: Value, names: Sequence[str]) -> NDArray[Any]:
     width = (value.shape or (-1, -1))[-1]
     if len(value.shape or ()) == 2 and width not in (-1, len(columns)):  # noqa: PLR2004 - a matrix
         wanted = f": {', '.join(names)}"[:300] if names else ""
-        raise Refused(f"--data {given.path} has {len(columns)} columns; expected the {width} features{wanted}")
+        raise Refused(
+            f"--data {given.path} has {counted(len(columns), 'column')}; expected the {width} features{wanted}"
+        )
     return np.stack(list(columns.values()), axis=1)
 
 

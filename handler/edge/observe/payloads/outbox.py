@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from core.errors import escaped
+from core.errors import counted, escaped
 from handler.edge.observe.payloads.events import CloudEvent
 from handler.edge.observe.payloads.places import EventPlace
 
@@ -114,7 +114,9 @@ class Outbox:
         self._again = time.monotonic() + PAUSE_SECONDS
         if time.monotonic() - self._told >= PAUSE_SECONDS:
             self._told = time.monotonic()
-            log.warning("payloads of %d requests were not written: %s", len(batch), escaped(str(failure))[:256])
+            log.warning(
+                "payloads of %s were not written: %s", counted(len(batch), "request"), escaped(str(failure))[:256]
+            )
         self._count(FAILED, len(batch))
 
     def _tried(self, events: Sequence[CloudEvent]) -> tuple[Exception | None, Sequence[CloudEvent]]:

@@ -115,7 +115,7 @@ def test_other_fields_than_the_types_own_are_ignored() -> None:
     ({"dtype": 1, "flat_uint8": [1, 256]}, "input 'x' has 256, which is out of range for UINT8"),
     ({"dtype": 2, "flat_int8": [1, -129]}, "input 'x' has -129, which is out of range for INT8"),
     ({"dtype": 6, "flat_float16": [1, 65536]}, "input 'x' has 65536.0, which is out of range for FP16"),
-    ({"dtype": 9, "flat_string": ["a"]}, "input 'x' has 1 elements"),
+    ({"dtype": 9, "flat_string": ["a"]}, "input 'x' has 1 element"),
     ({"dtype": 7}, "input 'x' has 0 elements"),
 ])  # fmt: skip
 @pytest.mark.parametrize("padding", [0, COUNT], ids=["small", "large"])

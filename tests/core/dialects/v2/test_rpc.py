@@ -211,7 +211,7 @@ def shared(name: str) -> Any:
 
 @pytest.mark.parametrize(("message", "culprit"), [
     (question(given(int_contents=[1, 2, 3, 4])), "input 'x' is FP32 and has 'int_contents'; expected 'fp32_con"),
-    (question(given("t", "BYTES", (3,), bytes_contents=[b""])), "input 't' has 1 elements; its shape .3. needs 3"),
+    (question(given("t", "BYTES", (3,), bytes_contents=[b""])), "input 't' has 1 element; its shape .3. needs 3"),
     (question(given(fp32_contents=FOUR), raw_input_contents=[RAW]), "input 'x' has 'contents' beside 'raw_input"),
     (question(given(), given("z"), raw_input_contents=[RAW]), "input 'z' has no entry in 'raw_input_contents'"),
     (question(given(), shared("z"), raw_input_contents=[RAW]), "input 'z' has 'shared_memory_region': this server sh"),

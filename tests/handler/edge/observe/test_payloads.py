@@ -215,7 +215,7 @@ def test_a_place_that_fails_is_asked_again(
     until(lambda: bool(counts))
     assert counts == counted
     told = [each for each in caplog.messages if "were not written" in each]
-    assert told == (["payloads of 1 requests were not written: the disk\\nis full"] if "failed" in counted else [])
+    assert told == (["payloads of 1 request were not written: the disk\\nis full"] if "failed" in counted else [])
     gate.failures = 0
     outbox.put(one())
     until(lambda: counts.get("written", 0) == counted.get("written", 0) + 1)

@@ -183,7 +183,7 @@ def test_what_a_new_worker_cannot_load_keeps_it_from_nothing(
     monkeypatch.setattr(joining, "_load", lambda *_: gate.wait())
     assert join(new.registry, new.peers, seconds=0) == 0
     gate.set()
-    assert "1 models are not loaded after 0 s: requests load them" in caplog.text
+    assert "1 model not loaded after 0 s: requests load them" in caplog.text
 
 
 def test_a_worker_that_is_silent_is_left_out(
