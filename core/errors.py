@@ -229,10 +229,8 @@ class ModelNotFound(ServingError):
 
     fault = Fault.NOT_FOUND
 
-    def __init__(
-        self, message: str, *, model: str | None = None, hint: str = "", retry_after: float | None = None
-    ) -> None:
-        super().__init__(message, retry_after=retry_after)
+    def __init__(self, message: str, *, model: str | None = None, hint: str = "") -> None:
+        super().__init__(message)
         self.model = model
         self.hint = hint
 

@@ -25,7 +25,7 @@ class Backoff:
         """Raises the last failure again within the pause after it. A lack of memory causes no pause."""
         failure, wait = self.failure, self.left
         if failure is not None and wait > 0 and not isinstance(failure, ServerBusy):
-            raise type(failure)(failure.message, retry_after=wait)
+            raise copied(failure, wait)
 
     def fail(self, error: ServingError) -> float:
         """Returns the seconds until the next try. A lack of memory is not the model's fault and counts for nothing."""

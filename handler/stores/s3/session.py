@@ -5,13 +5,14 @@ botocore is only imported where the environment does not name everything by itse
 
 import logging
 import os
+import re
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable
@@ -23,6 +24,8 @@ from handler.stores.s3.location import Location
 from handler.stores.s3.signature import Login, signed
 
 log = logging.getLogger(__name__)
+K = TypeVar("K", Keys, Keys | None)
+VISIBLE: Final = re.compile(r"[!-~]*")
 NO_CREDENTIALS: Final = (
     "AWS credentials are missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
     "or DRAGOMAN_S3_ANONYMOUS=true for a public bucket"
@@ -63,6 +66,7 @@ def _by_botocore(settings: Settings, place: Location, region: str) -> BucketRead
 def _bucket(
     settings: Settings, place: Location, url: str, region: str, bundle: Callable[[], str | None]
 ) -> BucketReader:
+    _check("the region", region)
     try:
         tls = _tls(bundle) if url.startswith("https:") else None
     except OSError as error:
@@ -168,7 +172,7 @@ class KeySigner:
     def _current(self) -> Keys:
         with self._lock:
             if self._chain is None and (self._keys is None or self._keys.expire_within(RENEWAL)):
-                self._keys = environment.keys(os.environ)
+                self._keys = _sendable(environment.keys(os.environ))
             if self._keys is None and self._chain is None:
                 self._chain = _chain()
             keys, chain = self._keys, self._chain
@@ -194,7 +198,23 @@ def _frozen(chain: Any) -> Keys:
     """Returns the keys that botocore's credentials have now. It refreshes them in time where it can."""
     with _usable():
         frozen = chain.get_frozen_credentials()
-    return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+    return _sendable(Keys(frozen.access_key, frozen.secret_key, frozen.token))
+
+
+def _sendable(keys: K) -> K:
+    """Returns the keys. Raises ModelNotLoadable for one that a header cannot hold."""
+    if keys is not None:
+        _check("the access key", keys.access_key)
+        _check("the secret key", keys.secret_key)
+        _check("the session token", keys.token or "")
+    return keys
+
+
+def _check(name: str, text: str) -> None:
+    """Raises ModelNotLoadable, without the text, which http.client would quote."""
+    if not VISIBLE.fullmatch(text):
+        told = "remove it. `echo` writes a line end, `printf` does not"
+        raise ModelNotLoadable(f"{name} of the AWS settings has a blank or a line end: {told}")
 
 
 @contextmanager

@@ -71,8 +71,9 @@ class WebReader:
 
     def refresh(self, seconds: float) -> Mapping[str, IndexedFile]:
         """Reads the index. Raises Broken, StoreRefused, Malformed."""
+        until = time.monotonic() + seconds
         answer = self._reader.get(ObjectRequest(index.FILE, {"Cache-Control": "no-cache"}), seconds)
-        self.files = index.parse(whole(answer.body, seconds))
+        self.files = index.parse(whole(answer.body, until - time.monotonic()))
         return self.files
 
 

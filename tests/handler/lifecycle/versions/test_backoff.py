@@ -2,8 +2,9 @@
 
 import pytest
 
-from core.errors import ModelNotLoadable, ModelUnavailable, ServerBusy
+from core.errors import ModelNotLoadable, ModelUnavailable, ServerBusy, ServingError, VersionNotFound
 from handler.lifecycle.backoff import FIRST_PAUSE, LONGEST_PAUSE, Backoff
+from handler.stores import WrongContent
 from tests.handler.lifecycle.samples import Clock
 
 
@@ -43,3 +44,13 @@ def test_the_last_failure_is_kept_without_what_it_held() -> None:
     assert kept is not None
     assert (type(kept), kept.message, kept.__traceback__) == (ModelUnavailable, "gone", None)
     assert kept is not raised.value
+
+
+@pytest.mark.parametrize("failure", [VersionNotFound("gone", "7", model="m", hint="h"), WrongContent("model.onnx")])
+def test_the_pause_repeats_a_failure_with_its_facts(clock: Clock, failure: ServingError) -> None:
+    """Errors have members of their own, from which each protocol makes its words."""
+    backoff = Backoff()
+    backoff.fail(failure)
+    with pytest.raises(type(failure)) as raised:
+        backoff.check()
+    assert vars(raised.value) == vars(failure) | {"retry_after": FIRST_PAUSE}

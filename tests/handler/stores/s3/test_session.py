@@ -260,6 +260,31 @@ def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.M
         KeySigner("us-east-1").sign("GET", "http://h/", {})
 
 
+@pytest.mark.parametrize(("name", "what"), [
+    ("AWS_ACCESS_KEY_ID", "access key"),
+    ("AWS_SECRET_ACCESS_KEY", "secret key"),
+    ("AWS_SESSION_TOKEN", "session token"),
+])  # fmt: skip
+@pytest.mark.parametrize("profile", [{}, {"AWS_CONFIG_FILE": "config", "AWS_PROFILE": "default"}])
+def test_keys_with_a_line_end_are_refused_without_their_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, what: str, profile: dict[str, str]
+) -> None:
+    """As `echo` writes it into a secret: a header cannot hold it, and http.client's error quotes the header."""
+    monkeypatch.chdir(tmp_path)
+    Path("config").write_text("[default]\n")
+    configure(monkeypatch, KEYS | profile | {name: "hidden\n"})
+    with pytest.raises(ModelNotLoadable, match=f"the {what} of the AWS settings has a blank or a line") as refused:
+        KeySigner("us-east-1").sign("GET", "http://h/", {})
+    assert "hidden" not in refused.value.message
+
+
+def test_a_region_with_a_line_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore accepts it where an endpoint is named."""
+    settings = configure(monkeypatch, KEYS | {"AWS_REGION": "eu\n", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
+    with pytest.raises(ModelNotLoadable, match="the region of the AWS settings has a blank or a line end"):
+        connect(settings, locate(settings.repository, os.environ))
+
+
 @pytest.mark.parametrize("profile", [{}, {"AWS_CONFIG_FILE": "config", "AWS_PROFILE": "default"}])
 def test_renewed_credentials_are_looked_for_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: dict[str, str]

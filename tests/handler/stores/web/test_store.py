@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from handler.settings.hosts import Contract
 from handler.stores import SMALL, open_store
 from handler.stores.progress import Progress
 from handler.stores.transfer import retries
-from handler.stores.web import index
+from handler.stores.web import index, reader
 from handler.stores.web.store import WebStore
 from tests.handler.commands.publish.conftest import adds, answer
 from tests.support import fault_proxy, web
@@ -232,3 +233,24 @@ def test_an_index_is_made_of_models_alone(run: Run, folder: Path, tmp_path: Path
         code, _, err = run("index", path)
         assert (code, message in err) == (1, True), err
     assert (folder / "index.json").read_bytes() == before
+
+
+def test_the_index_is_read_in_the_time_that_its_head_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One deadline holds for both."""
+    now, given = [0.0], []
+
+    def get(_: Any, seconds: float) -> Any:
+        given.append(seconds)
+        now[0] += 1.5
+        return SimpleNamespace(body=None)
+
+    def whole(_: Any, seconds: float) -> bytes:
+        given.append(seconds)
+        return b'{"files": []}'
+
+    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(reader, "whole", whole)
+    asked = reader.WebReader("http://127.0.0.1:1", None)
+    monkeypatch.setattr(asked._reader, "get", get)
+    asked.refresh(2.0)
+    assert given == [2.0, 0.5]
