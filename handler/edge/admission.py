@@ -13,6 +13,7 @@ from core.dialects.connect import details, ends
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, ServingError
 from core.wire import headers_of
+from handler.edge.calls.messages import unforeseen
 from handler.edge.exchange import Scope
 from handler.edge.gate.gate import AccessGate
 from handler.edge.observe.calls import CallWatch, expected
@@ -38,11 +39,13 @@ class Doorkeeper(aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Callable[..., Awaitable[Any]], details: Any) -> Any:
         expected(details.method, details.invocation_metadata)
-        visitor = await self._gate.enter(scope_of(details.invocation_metadata, details.method, None))
         try:
+            visitor = await self._gate.enter(scope_of(details.invocation_metadata, details.method, None))
             ADMITTED.set(visitor.models(RIGHTS.get(details.method)))
         except ServingError as error:
             return refusing(error, self._calls, details.method)
+        except Exception as error:  # noqa: BLE001 - grpc would answer with its text
+            return refusing(unforeseen(error, details.method), self._calls, details.method)
         return await continuation(details)
 
 

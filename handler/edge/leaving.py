@@ -14,8 +14,7 @@ LATE_SECONDS: Final = 0.01
 class Leaving:
     """Cancels what a task does in a `with` block once its client has left; the block then ends without an exception.
 
-    The watch begins with `begin`, which work calls that waits or changes threads; quick work never does. The body of
-    the request has to be gathered before. `left`: the client has left.
+    The watch begins with `begin`. The body of the request has to be gathered before. `left`: the client has left.
     """
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "left")

@@ -98,7 +98,9 @@ class Routes:
         if encoded:
             return RouteMatch(path, dialect, *router.find_encoded(method, encoded))
         match = RouteMatch(path, dialect, *router.find(method, path))
-        if len(self._known) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
+        if len(path) < LONGEST_REMEMBERED:
+            if len(self._known) >= REMEMBERED_PATHS:  # a client has made up most of them; warm ones soon come again
+                self._known.clear()
             known = Destination(path, is_rpc=False, dialect=dialect, match=match)
             self._known[method, scope["path"], scope.get("root_path", "")] = known
         return match

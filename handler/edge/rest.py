@@ -133,7 +133,8 @@ class Rest:
         answer: HttpResponse | HttpStream | None = self._tools.dispatcher.at_once(job, waits)
         if answer is None:
             with Leaving(receive) as leaving:
-                answer = await self._tools.dispatcher.answer(job, waits, job.timing.deadline, leaving)
+                leaving.begin()
+                answer = await self._tools.dispatcher.later(job, waits)
         return answer
 
     async def _found(self, path: str, dialect: Dialect, visitor: Visitor, deadline: Deadline) -> RouteMatch:

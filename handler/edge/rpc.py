@@ -20,7 +20,7 @@ from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
 from handler.edge.app import App
-from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
+from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded, unforeseen
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
@@ -34,7 +34,6 @@ from handler.edge.reading import STREAMS, Reading, messages_of, most_messages, o
 from handler.edge.timing import TIMING, Timing
 
 SERVER_TIMING: Final = TIMING.decode()
-Behaviour = Callable[[bytes, Context], Any]
 Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
 
@@ -101,34 +100,27 @@ class RpcServer:
             one = self._calls.one(*about, partial(self._unary, method))
             return grpc.stream_unary_rpc_method_handler(one)
         many = self._watch if method.form is Form.WATCH else self._each
-        stream: Any = partial(self._stream, partial(self._many, many, method))
+        stream: Any = partial(self._stream, many, method)
         if method.form is Form.EXCHANGE:
             stream = partial(self._exchange, method)
         return grpc.stream_stream_rpc_method_handler(self._calls.many(*about, stream))
 
     async def _unary(self, method: RpcMethod, _bodies: AsyncIterator[bytes], context: Context) -> Any:
-        return await _or_abort(self._one(method, context), context)
+        return await _or_abort(self._one(method, context), context, method)
 
     async def _one(self, method: RpcMethod, context: Context) -> Any:
         """Returns the answer to the only message. Refuses the call before that where the budget is used up."""
         body = await self._reading.first(context.read, self._app.flight)
-        return await self._answer(MessageCodec(method, body), method, context, Timing())
+        return await self._answer(MessageCodec(method, body), method, context, _timing(context))
 
     async def _stream(
-        self, behaviour: Behaviour, _bodies: AsyncIterator[bytes], context: Context
+        self, many: Many, method: RpcMethod, _bodies: AsyncIterator[bytes], context: Context
     ) -> AsyncGenerator[bytes]:
-        body = await _or_abort(self._reading.first(context.read, self._app.flight), context)
-        answers = behaviour(body, context)
+        body = await _or_abort(self._reading.first(context.read, self._app.flight), context, method)
+        answers = many(method, body, context)
         del body  # grpc keeps the error of an abort, and so this frame, until the cyclic collector runs
         async with aclosing(answers):
-            async for answer in answers:
-                yield answer
-
-    async def _many(self, many: Many, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
-        answers = many(method, body, context)
-        del body  # as above
-        async with aclosing(answers):
-            while (answer := await _or_abort(anext(answers, None), context)) is not None:
+            while (answer := await _or_abort(anext(answers, None), context, method)) is not None:
                 yield answer
 
     async def _exchange(
@@ -139,14 +131,14 @@ class RpcServer:
         id_of = partial(method.id_of, json=False)
         answers = exchanges.answered(bodies, exchanges.Plan(each, id_of, self._app.abreast, self._app.flight.fits))
         async with aclosing(answers):
-            while (answer := await _or_abort(anext(answers, None), context)) is not None:
+            while (answer := await _or_abort(anext(answers, None), context, method)) is not None:
                 yield answer
 
     async def _each(
         self, method: RpcMethod, body: bytes, context: Context, refusals: Refusals | None = None
     ) -> AsyncGenerator[bytes]:
         """Yields each answer to one request. `refusals`: of the stream that it is part of. Raises ServingError."""
-        codec, timing = MessageCodec(method, body), Timing()
+        codec, timing = MessageCodec(method, body), _timing(context)
         answers = await self._answer(codec, method, context, timing)
         items = (answers,) if isinstance(answers, bytes) else answers
         each: AsyncGenerator[bytes] = self._app.dispatcher.each(items, timing)
@@ -160,7 +152,7 @@ class RpcServer:
         """Yields the answer whenever it has changed. Raises ServingError."""
         last, begun = None, asyncio.get_running_loop().time()
         while not self._ending.is_set():
-            answer = await self._answer(MessageCodec(method, body), method, context, Timing())
+            answer = await self._answer(MessageCodec(method, body), method, context, _timing(context))
             if answer != last:
                 yield answer
             last = answer
@@ -184,10 +176,8 @@ class RpcServer:
     async def _answered(self, codec: MessageCodec, method: RpcMethod, context: Context, timing: Timing) -> Any:
         works(codec, timing, codec.size)
         job = Job(codec, await self._models(method.path, method.rpc.right, context), timing)
-        left: float | None = context.time_remaining()  # None without a deadline
-        deadline = NEVER if left is None else within(left)
         try:
-            answer = self._app.dispatcher.answer(job, method.rpc.waits, deadline)
+            answer = self._app.dispatcher.answer(job, method.rpc.waits)
             return await guarded(answer, codec, method.rpc.name)
         finally:
             headers = self._app.clock.headers(timing)
@@ -204,12 +194,19 @@ class RpcServer:
         return (await gate.enter(scope)).models(right)
 
 
-async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
+def _timing(context: Context) -> Timing:
+    left: float | None = context.time_remaining()  # None without a deadline
+    return Timing(NEVER if left is None else within(left))
+
+
+async def _or_abort(work: Awaitable[Any], context: Context, method: RpcMethod) -> Any:
     """Returns the result of `work`. Its error ends the call."""
     try:
         return await work
     except ServingError as error:
         code, details, metadata = refusal_of(error)
+    except Exception as error:  # noqa: BLE001 - grpc would answer with its text
+        code, details, metadata = refusal_of(unforeseen(error, method.rpc.name))
     await context.abort(code, details, (*context.trailing_metadata(), *metadata))
     raise AssertionError(details)
 

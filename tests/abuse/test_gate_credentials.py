@@ -383,6 +383,16 @@ def test_keys_are_lines_or_json(text: str) -> None:
     assert (digest.hex(), caller.name, caller.may_use("x1"), caller.may_use("z")) == (DIGEST, "key a", True, False)
 
 
+def test_names_that_a_caller_makes_up_leave_room_for_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern permits any number of names. Few are remembered, and the last one always is."""
+    monkeypatch.setattr("handler.edge.gate.identity.MOST_REMEMBERED", 2)
+    ((_, caller),) = keys.parsed(f"a sha256:{DIGEST} read x*").items()
+    for name in ("x1", "x2", "x3"):
+        assert caller.may_use(name)
+        assert len(caller._permitted) <= 2
+        assert name in caller._permitted
+
+
 @pytest.mark.parametrize("text", ["a", f"a sha256:{DIGEST}", f"a sha256:{DIGEST[1:]} read", f"a {DIGEST} all",
     f"a b {DIGEST} read x", f"ä {DIGEST} read", f"a {DIGEST} read;b {DIGEST} infer", f"a {DIGEST} read x,,y", "[1]",
     '{"keys": 1}', "[", "[" * 100_000, '[{"name": "a", "sha256": "dgm_secret", "rights": ["read"]}]',

@@ -20,13 +20,12 @@ from core.wire import HttpResponse, Part
 from handler.edge import exchange
 from handler.edge.calls.codec import CallOptions, EnvelopeCodec
 from handler.edge.calls.incoming import Incoming, in_time
-from handler.edge.calls.messages import WATCH_SECONDS, Refusals, guarded
+from handler.edge.calls.messages import WATCH_SECONDS, Refusals, guarded, unforeseen
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
-from handler.edge.leaving import Leaving
 from handler.edge.observe.record import cut_off, own_id, refused, took, works
 from handler.edge.timing import Clock, Timing
 
@@ -57,11 +56,11 @@ class RemoteCall:
         self._timing = timing
         self._question = question
         self._deadline = NEVER if question.seconds is None else within(question.seconds)
-        # The platform has one, too: that of a function.
-        self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
-        self._options = options
         # A function answers once: a client that watches would keep an instance busy, which is paid for.
         self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
+        # The platform has one, too: that of a function.
+        timing.deadline = self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
+        self._options = options
 
     @property
     def form(self) -> Form:
@@ -88,21 +87,21 @@ class RemoteCall:
         text, is_quick = body, len(body) <= QUICKLY_READ
         return await self._tools.dispatcher.work(lambda: from_text(text), is_quick=is_quick)
 
-    async def whole(self, body: Part, leaving: Leaving) -> HttpResponse:
+    async def whole(self, body: Part) -> HttpResponse:
         """Returns the answer of a method with one message each way."""
         try:
             if self._deadline is NEVER:
-                return await self._only(body, leaving)
+                return await self._only(body)
             async with asyncio.timeout(self._left()):
-                return await self._only(body, leaving)
+                return await self._only(body)
         except TimeoutError:
             return self._question.kind.refuse(self._late(), own_id())
         except ServingError as error:
             refused(error)
             return self._question.kind.refuse(error, own_id())
 
-    async def _only(self, body: Part, leaving: Leaving) -> HttpResponse:
-        answer: HttpResponse = await self._answer(self._message(body), self._timing, leaving)
+    async def _only(self, body: Part) -> HttpResponse:
+        answer: HttpResponse = await self._answer(self._message(body), self._timing)
         return answer
 
     async def exchange(self, receive: Receive, send: Send) -> None:
@@ -151,6 +150,11 @@ class RemoteCall:
         except ServingError as error:
             refused(error)
             failure = error.with_traceback(None)  # it would hold this frame
+        except OSError:  # the client has left
+            raise
+        except Exception as error:  # noqa: BLE001 - its stream would end without its last message
+            failure = unforeseen(error, self._question.method.rpc.name)
+            refused(failure)
         await self._end(failure, send)
 
     async def _end(self, failure: ServingError | None, send: Send) -> None:
@@ -197,7 +201,7 @@ class RemoteCall:
 
     async def _each(self, frame: Frame, refusals: Refusals | None = None) -> AsyncGenerator[Any]:
         """Yields each answer to one message. `refusals`: of the stream that it is part of. Raises ServingError."""
-        codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._timing.deadline)
+        codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._until)
         answers = await self._answered(codec, timing)
         items = (answers,) if isinstance(answers, bytes) else answers
         each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
@@ -210,7 +214,7 @@ class RemoteCall:
     async def _watch(self, frame: Frame, tell: Tell) -> None:
         last, begun = None, asyncio.get_running_loop().time()
         while True:
-            part = await self._answer(frame, Timing(self._timing.deadline))
+            part = await self._answer(frame, Timing(self._until))
             if part != last:
                 await tell(part)
             if self._answers_once:
@@ -218,14 +222,14 @@ class RemoteCall:
             last = part
             await self._options.idling.wait(asyncio.sleep(WATCH_SECONDS), begun)
 
-    def _answer(self, frame: Frame, timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
-        return self._answered(EnvelopeCodec(self._question, frame, self._options), timing, leaving)
+    def _answer(self, frame: Frame, timing: Timing) -> Awaitable[Any]:
+        return self._answered(EnvelopeCodec(self._question, frame, self._options), timing)
 
-    def _answered(self, codec: "EnvelopeCodec", timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
+    def _answered(self, codec: "EnvelopeCodec", timing: Timing) -> Awaitable[Any]:
         works(codec, timing)
         job: Job[Any] = Job(codec, self._models, timing)
         rpc = self._question.method.rpc
-        return guarded(self._tools.dispatcher.answer(job, rpc.waits, self._until, leaving), codec, rpc.name)
+        return guarded(self._tools.dispatcher.answer(job, rpc.waits), codec, rpc.name)
 
     def _message(self, body: Part) -> Frame:
         return self._question.only(body, self._options.limit)

@@ -127,5 +127,6 @@ class Calls:
             await call.stream(body, exchange.disconnected(receive), send)
             return None
         with Leaving(receive) as leaving:
-            response = await call.whole(body, leaving)
+            leaving.begin()
+            response = await call.whole(body)
         return None if leaving.left else response

@@ -49,13 +49,15 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
 
 def failed(error: Exception, codec: Answering, name: str) -> ServingError:
     """Returns the error that the client gets, and notes it in the record. `name`: the method's, for the log."""
-    if isinstance(error, ServingError):
-        failure = codec.worded(error)
-    else:
-        log.error("%s failed", name, exc_info=error)
-        failure = ModelFailed(INTERNAL)
+    failure = codec.worded(error) if isinstance(error, ServingError) else unforeseen(error, name)
     refused(failure)
     return failure
+
+
+def unforeseen(error: Exception, name: str) -> ModelFailed:
+    """Logs an error of this server's own, and returns what its client gets. `name`: the method's, for the log."""
+    log.error("%s failed", name, exc_info=error)
+    return ModelFailed(INTERNAL)
 
 
 class Refusals:

@@ -102,6 +102,8 @@ class _Exchange(Generic[M, T]):
                 self.made.put_nowait((item, taken))
                 del item
                 await taken
+        if before is not None:  # it had no answer; the next one is still behind the one before
+            await before.wait()
 
     def _worked(self, own: str, ended: asyncio.Event, task: asyncio.Task[None]) -> None:
         self._working.discard(task)

@@ -27,8 +27,10 @@ class Inline:
         # Otherwise the deadline is that of a wait for a model.
         self._knows_end = settings.patience is None
 
-    async def answer(self, job: Job[T], waits: Waits, _deadline: Deadline = NEVER, _leaving: Any = None) -> T:
+    async def answer(self, job: Job[T], waits: Waits) -> T:
         return self.at_once(job, waits)
+
+    later = answer
 
     def at_once(self, job: Job[T], waits: Waits) -> T:
         """Returns the job's answer. Raises ServingError, TimedOut at the time limit or before the function's own."""
@@ -94,4 +96,6 @@ class _Limit:
         spec, seconds = self._timing.use.model.spec, self._seconds
         if seconds is not None and time.monotonic() >= (self._begun or 0.0) + seconds:
             return late(spec, spec.version, self._default)
-        return TimedOut(f"model {spec.name!r} version {spec.version} did not answer within the time of the function")
+        return TimedOut(
+            f"model {spec.name!r} version {spec.version} did not answer before the function's or the request's deadline"
+        )

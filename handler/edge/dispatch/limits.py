@@ -100,5 +100,5 @@ class Watchdog:
                     guarded.run.end(guarded.late)
             self._awake.clear()
             self._sleeps = True
-            if self._turn != turn:  # work has begun since, and saw this thread awake
+            if self._turn != turn or self._closed:  # `close`, or work that has begun since, saw this thread awake
                 self._wake()

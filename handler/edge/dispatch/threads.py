@@ -19,7 +19,7 @@ from handler.edge.dispatch.lane import BatchPart
 from handler.edge.dispatch.limits import Hurried, Watchdog
 from handler.edge.dispatch.workers import Workers
 from handler.edge.jobs import Job
-from handler.edge.leaving import Leaving, landed
+from handler.edge.leaving import landed
 from handler.edge.timing import Misplaced, Timing
 from handler.lifecycle.single_flight import Pending
 from handler.settings import Settings
@@ -52,7 +52,7 @@ class Threads:
     def at_once(self, job: Job[T], waits: Waits) -> T | None:
         """Returns the job's answer if it is sure to be short, in the event loop. Raises ServingError.
 
-        None: it takes a thread, or its model is not there any more; `answer` begins anew.
+        None: it takes a thread, or its model is not there any more; `later` begins anew.
         """
         if job.is_quick() if waits is MODEL else waits is NOTHING and not job.is_long():
             try:
@@ -63,44 +63,38 @@ class Threads:
                 pass
         return None
 
-    async def answer(self, job: Job[T], waits: Waits, deadline: Deadline = NEVER, leaving: Leaving | None = None) -> T:
-        """Returns the job's answer. Cancelling this ends the work. Raises ServingError, StillLoading at the deadline.
+    async def answer(self, job: Job[T], waits: Waits) -> T:
+        """Returns the job's answer. Raises as `later` does."""
+        answer = self.at_once(job, waits)
+        return await self.later(job, waits) if answer is None else answer
 
-        `deadline`: the client's. `leaving`: cancels this when the client leaves.
+    async def later(self, job: Job[T], waits: Waits) -> T:
+        """Returns the job's answer, made in a thread. Cancelling this ends the work.
+
+        Raises ServingError, and StillLoading at the deadline of the job's timing.
         """
-        until: Deadline | None = None
+        deadline, until = job.timing.deadline, NEVER
         alone = False
         while True:
             try:
-                if self._is_short(job, waits):
-                    return self._watchdog.hurry(job.run)
-                return await self._in_a_thread(job, waits, deadline, leaving, alone=alone)
-            except Hurried:
-                job.timing.use.hesitate()
+                return await self._in_a_thread(job, waits, deadline, alone=alone)
             except Again:
                 alone = True
             except Misplaced:
                 continue  # its model is known, and in memory
             except Pending as pending:
-                until = until or self._until(deadline)
+                until = until if until is not NEVER else self._until(deadline)
                 result = await _landed(pending, job.timing, until)
                 if pending.final:
                     return job.phrase(result)
 
-    def _is_short(self, job: Job[T], waits: Waits) -> bool:
-        return job.is_quick() if waits is Waits.MODEL else waits is Waits.NOTHING and not job.is_long()
-
-    async def _in_a_thread(
-        self, job: Job[T], waits: Waits, deadline: Deadline, leaving: Leaving | None, *, alone: bool
-    ) -> T:
-        if leaving is not None:
-            leaving.begin()
+    async def _in_a_thread(self, job: Job[T], waits: Waits, deadline: Deadline, *, alone: bool) -> T:
         if waits is Waits.STORE:
             return await self.aside(job.run)
         if waits is Waits.NOTHING:
             return await self.promptly(job.run)
         if waits is Waits.PROBE:
-            job.timing.deadline = min(job.timing.deadline, within(PROBE_SECONDS), key=attrgetter("at"))
+            job.timing.deadline = min(deadline, within(PROBE_SECONDS), key=attrgetter("at"))
             return await asyncio.get_running_loop().run_in_executor(self._probers, job.run)
         spec = job.spec()
         job.timing.is_misplaced = spec is None and job.timing.use is None

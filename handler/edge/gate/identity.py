@@ -42,8 +42,9 @@ class Caller:
             return True
         if len(model) > LONGEST_NAME or self.models.fullmatch(model) is None:
             return False
-        if len(self._permitted) < MOST_REMEMBERED:
-            self._permitted.add(model)
+        if len(self._permitted) >= MOST_REMEMBERED:
+            self._permitted.clear()
+        self._permitted.add(model)
         return True
 
 

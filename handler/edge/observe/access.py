@@ -188,7 +188,9 @@ class TextLines:
             f" {level} dragoman.access: {_word(method)} {_word(path)} {status} ".encode(),
             f" ms {protocol} model={_word(model)} version={_word(version)}".encode(),
         )
-        if len(self._known) < REMEMBERED and max(map(len, (method, path, model, version))) < SHOWN:
+        if max(map(len, (method, path, model, version))) < SHOWN:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
             self._known[what] = parts
         return parts
 

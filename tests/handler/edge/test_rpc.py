@@ -7,7 +7,7 @@ import gc
 import json
 import time
 import weakref
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from grpc import aio
 
+from core import operations as ops
 from core.bounds import LONGEST_CALL
 from core.dialects.connect import ends
 from core.dialects.rpcs import RPCS
@@ -23,6 +24,7 @@ from core.operations import ModelRef
 from core.schema import health, reflection
 from core.schema import open_inference as oip
 from handler.edge import rpc
+from handler.edge.gate.gate import AccessGate
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from tests.handler.edge.beside import served
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from core import operations as ops
     from core.ports import Context
     from handler.edge.app import App
 
@@ -42,6 +43,7 @@ METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 X = np.array([1, 2.5], np.float32)
 MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
 BODY = MESSAGE.SerializeToString()
+KEYS = f"ci sha256:{'0' * 64} infer"
 SERVING, NOT_SERVING = 1, 2
 
 
@@ -147,6 +149,47 @@ def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
     assert answer.infer_response.id == "1"
 
 
+@pytest.mark.parametrize("keys", ["", KEYS], ids=["open", "with keys"])
+@pytest.mark.parametrize("method", ["ServerLive", "ModelStreamInfer"])
+def test_an_error_before_the_work_is_logged_and_answered_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, keys: str, method: str
+) -> None:
+    """The gate's, with and without a doorkeeper in front."""
+
+    async def fail(*_: Any) -> Any:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(AccessGate, "enter", fail)
+    monkeypatch.setattr(AccessGate, "looks", lambda *_: True)
+    with closing(make(**({"DRAGOMAN_AUTH": "keys", "DRAGOMAN_KEYS": keys} if keys else {}))) as app:
+        error = refused(app, method, BODY)
+        told = "internal error: the server's log has the details"
+        assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, told)
+        assert app.observer.counts.refusals == {("grpc", "INTERNAL"): 1}
+    assert "a secret" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["RepositoryIndex", "ServerReady"])
+def test_the_deadline_of_a_call_ends_its_questions_to_the_store(
+    app: App, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A store that hangs would otherwise hold the threads of clients that have left."""
+    left: list[float] = []
+
+    def look(_: Registry, context: Context) -> Any:
+        left.append(context.deadline.left)
+        return ops.Readiness(ready=True) if method == "ServerReady" else []
+
+    monkeypatch.setattr(Registry, "index" if method == "RepositoryIndex" else "ready", look)
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> None:
+        called: Any = channel.unary_unary(f"/inference.GRPCInferenceService/{method}")
+        await called(b"", timeout=1.5)
+
+    served(app, work)
+    assert 0 < left[0] <= 1.5
+
+
 class Aborted(Exception):
     """grpc raises such an error, and keeps it."""
 
@@ -203,8 +246,7 @@ def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: s
             return server._unary(called, sent(), context)
         if behaviour == "exchange":
             return anext(server._exchange(called, sent(), context))
-        many = partial(server._many, getattr(server, f"_{behaviour}"), called)
-        return anext(server._stream(many, sent(), context))
+        return anext(server._stream(getattr(server, f"_{behaviour}"), called, sent(), context))
 
     async def main() -> None:
         nonlocal server

@@ -16,7 +16,7 @@ from handler.edge.dispatch.exchanges import Plan, answered
 class Stage:
     """A stream whose messages are worked on when their gate is open. A message is an id and a letter.
 
-    Its answers are the message twice; `fail` is answered by an error.
+    Its answers are the message twice; `fail` is answered by an error, and `none` has no answer.
     """
 
     def __init__(self, *messages: str, most: int = 2, fits: Callable[[str], bool] = lambda _: True) -> None:
@@ -39,8 +39,9 @@ class Stage:
             await self.gates[message].wait()
             if message.endswith("fail"):
                 raise InvalidInput(message)
-            yield message
-            yield message
+            if not message.endswith("none"):
+                yield message
+                yield message
         finally:
             self.ended.append(message)
 
@@ -94,6 +95,20 @@ def test_messages_of_one_id_are_answered_in_their_order() -> None:
         assert stage.begun == ["1a", "1b", "2c"]
         stage.open("1a")
         assert await stage.rest() == ["1a", "1a", "1b", "1b"]
+
+    run(work)
+
+
+def test_a_message_without_an_answer_keeps_the_order_of_the_others() -> None:
+    """A decoupled model may yield nothing. The message behind it still waits for the one before it."""
+
+    async def work() -> None:
+        stage = Stage("1a", "1none", "1c", most=3)
+        stage.open("1none", "1c")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        stage.open("1a")
+        assert await stage.rest() == ["1a", "1a", "1c", "1c"]
 
     run(work)
 

@@ -64,3 +64,16 @@ def test_work_ends_when_it_is_due() -> None:
     answers = iter([float("inf"), float("inf"), begun])
     with closing(Watchdog()) as watchdog, pytest.raises(TimedOut, match="late"):
         watchdog.guard(lambda: stoppable(endless, options), lambda: next(answers, begun), lambda: TimedOut("late"))
+
+
+def test_a_closed_watchdog_has_no_thread() -> None:
+    """Also if it is closed while its thread looks at work that has just ended."""
+    for seconds in (0.0, 0.01, 0.2):
+        watchdog = Watchdog()
+        watchdog.hurry(lambda: None)
+        time.sleep(seconds)
+        thread = watchdog._thread
+        watchdog.close()
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()

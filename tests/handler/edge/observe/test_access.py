@@ -16,6 +16,7 @@ from grpc import aio
 from core import errors
 from core.errors import Fault
 from handler.aws import Function
+from handler.edge.observe import access
 from handler.edge.observe.access import MOST_ENTRIES
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
@@ -346,3 +347,14 @@ def test_a_client_that_leaves_is_499(capsys: pytest.CaptureFixture[str]) -> None
         assert f"INFO dragoman.access: POST {INFER} 499 " in line
         assert not app.observer.counts.refusals
         assert [*app.observer.counts.failures.values()] == [1]
+
+
+def test_made_up_paths_leave_room_for_the_beginnings_of_later_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many are kept that warm requests find theirs, and no more."""
+    monkeypatch.setattr(access, "REMEMBERED", 2)
+    lines = access.TextLines()
+    for path in ("/1", "/2", "/3"):
+        what = access.What("INFO", "GET", path, "404", "v2", "", "")
+        assert lines._parts(what) == lines._parts(what)
+        assert len(lines._known) <= 2
+        assert what in lines._known

@@ -279,7 +279,7 @@ def test_keys_with_a_line_end_are_refused_without_their_text(
 
 
 def test_a_region_with_a_line_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """botocore accepts it where an endpoint is named."""
+    """Botocore accepts it where an endpoint is named."""
     settings = configure(monkeypatch, KEYS | {"AWS_REGION": "eu\n", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     with pytest.raises(ModelNotLoadable, match="the region of the AWS settings has a blank or a line end"):
         connect(settings, locate(settings.repository, os.environ))

@@ -137,6 +137,21 @@ def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pyte
     assert answer.end["error"] == {"code": "internal", "message": "model 'yields' raised RuntimeError"}
 
 
+def test_an_unforeseen_error_ends_the_stream_without_its_text(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not one of the work's, which have answers of their own."""
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr("handler.edge.dispatch.exchanges.answered", fail)
+    answer = call(app, "ModelStreamInfer", STREAM, envelope(BODY))
+    told = "internal error: the server's log has the details"
+    assert answer.end["error"] == {"code": "internal", "message": told}
+    assert "a secret" in caplog.text
+
+
 def test_grps_streams_too(app: App) -> None:
     """PredictStreaming sends one message for each answer."""
     tensor = grps.GenericTensor(name="n", dtype="DT_INT64", shape=[1], flat_int64=[3])
