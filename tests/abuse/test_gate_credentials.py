@@ -273,6 +273,24 @@ def test_unknown_keys_cost_the_issuer_one_request(site: Any, issuer: Issuer) -> 
         assert site.asked == 1
 
 
+def test_a_new_key_of_an_issuer_that_fails_is_not_called_unpublished(
+    site: Any, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows that then, and clients do not retry a 401."""
+    now = [time.monotonic()]
+    with closing(remote(site, issuer)) as app:
+        token = bearer(issuer.token("read", kid="new"))
+        assert ask(app, "GET", MODELS, bearer(issuer.token("read"))).status == 200
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        found = []
+        for answer in ((500, b""), (200, issuer.document.encode())):
+            site.answer = answer
+            now[0] += jwks.COOLDOWN + 1
+            found += [ask(app, "GET", MODELS, token) for _ in range(2)]
+        assert [reply.status for reply in found] == [503, 503, 401, 401]
+        assert 1 <= int(found[1].headers["retry-after"]) <= jwks.COOLDOWN
+
+
 def test_many_tokens_wait_for_one_request(site: Any, issuer: Issuer) -> None:
     """The first tokens come at the same moment."""
     with closing(remote(site, issuer)) as app:

@@ -49,6 +49,7 @@ class JwkSet:
         self._url = ""
         self._keys: Keys | None = None
         self._flight: Future[Keys] | None = None
+        self._has_failed = False
         self._begun = float("-inf")
         self._changed: tuple[int, ...] = ()
         self.generation = 0
@@ -79,10 +80,11 @@ class JwkSet:
             found = self._find(kid)
         if found is not None:
             return found
-        if self._keys is None or (flight is not None and not flight.done()):
-            raise ServerBusy(
-                "the keys that tokens are signed with cannot be fetched at the moment", retry_after=FIRST_COOLDOWN
+        if self._keys is None or self._has_failed or (flight is not None and not flight.done()):
+            pause = (
+                FIRST_COOLDOWN if self._keys is None else max(FIRST_COOLDOWN, self._begun + COOLDOWN - time.monotonic())
             )
+            raise ServerBusy("the keys that tokens are signed with cannot be fetched at the moment", retry_after=pause)
         raise Unauthenticated("the token is signed with a key that its issuer does not publish")
 
     def _find(self, kid: str) -> tuple[Any, str | None] | None:
@@ -132,7 +134,8 @@ class JwkSet:
         flight = self._flight
         if flight is not None and flight.done():
             self._flight = None
-            if flight.exception() is None:
+            self._has_failed = flight.exception() is not None
+            if not self._has_failed:
                 self._take(flight.result())
 
     def _take(self, keys: Keys) -> None:

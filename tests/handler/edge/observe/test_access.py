@@ -354,7 +354,7 @@ def test_made_up_paths_leave_room_for_the_beginnings_of_later_lines(monkeypatch:
     monkeypatch.setattr(access, "REMEMBERED", 2)
     lines = access.TextLines()
     for path in ("/1", "/2", "/3"):
-        what = access.What("INFO", "GET", path, "404", "v2", "", "")
+        what = ("INFO", "GET", path, "404", "v2", "", "")
         assert lines._parts(what) == lines._parts(what)
         assert len(lines._known) <= 2
         assert what in lines._known
