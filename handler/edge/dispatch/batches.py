@@ -59,8 +59,13 @@ class Batch:
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Ends the work, once no client waits for any of its requests."""
-        if all(member.future.done() for member in self.members):
+        if self.is_left:
             self.run.end(error)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether no client waits for any of its requests."""
+        return all(member.future.done() for member in self.members)
 
     def overrun(self) -> None:
         """Ends the work at its time limit. Which request is to blame shows when each runs alone."""

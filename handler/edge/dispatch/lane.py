@@ -117,6 +117,11 @@ class Errand:
         """
         self.future = OVER
 
+    @property
+    def is_left(self) -> bool:
+        """Whether no client waits for it any more."""
+        return self.future is OVER
+
     def end(self, error: Callable[[], BaseException]) -> None:
         """Ends the work because its client has left."""
         (self.batch or self.run).end(error)

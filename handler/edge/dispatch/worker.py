@@ -21,7 +21,8 @@ class Pool(Protocol):
 class Worker(threading.Thread):
     """A thread that sleeps on a lock. `wake` releases the lock with work, or with None to end the thread.
 
-    `begun`: when its work began, on time.monotonic(). `lost`: the work goes on beyond its time limit.
+    `begun`: when its work began, on time.monotonic(). `left`: when a look first saw that no client waits for it, None
+    before. `lost`: the work goes on beyond its time limit.
     """
 
     def __init__(self, pool: Pool, name: str) -> None:
@@ -29,13 +30,21 @@ class Worker(threading.Thread):
         self._pool = pool
         self.work: Errand | Batch | None = None
         self.begun = 0.0
+        self.left: float | None = None
         self.lost = False
         self._woken = threading.Lock()
         self._woken.acquire()
 
     def begin(self, work: Errand | Batch) -> None:
         self.begun = time.monotonic()
+        self.left = None
         self.work = work
+
+    def unawaited(self, work: Errand | Batch, now: float) -> float:
+        """Returns the seconds since a look first saw that no client waits for its work."""
+        if self.left is None and work.is_left:
+            self.left = now
+        return 0.0 if self.left is None else now - self.left
 
     def wake(self, work: Errand | Batch | None) -> None:
         if work is not None:

@@ -3,8 +3,9 @@
 concurrent.futures does not bound its queue, and wakes its threads in turn, each with cold caches. Its round trip from
 an event loop takes 56 us; this one takes 20 us. This pool wakes the thread that fell idle last.
 
-A thread whose work does not end at its time limit is lost until it returns, and another one takes its place. There are
-at most twice as many threads as the setting says, and one more for the others while one model holds all of them.
+A thread whose work does not end at its time limit (without one: when its client has left) is lost until it returns, and
+another one takes its place. There are at most twice as many threads as the setting says, and one more for the others
+while one model holds all of them.
 """
 
 import asyncio
@@ -24,10 +25,11 @@ from handler.edge.dispatch.lanes import QUEUE_SECONDS, Lanes
 from handler.edge.dispatch.worker import Worker
 
 log = logging.getLogger(__name__)
-TICK_SECONDS: Final = 0.05
-"""Seconds between two looks at running and waiting work, while there is any."""
+TICK_SECONDS: Final = 0.05  # between two looks at running and waiting work, while there is any
 GRACE_SECONDS: Final = 0.2
 """A runtime that was ended returns within this time; a thread that does not is lost."""
+UNAWAITED_SECONDS: Final = 2.0
+"""A thread is lost so long after the client of work without a time limit has left, as a function's event ends."""
 RELIEF_SECONDS: Final = 0.1
 """Seconds for which the other models wait for one more thread, while one model has all threads."""
 
@@ -39,11 +41,19 @@ class Left(Exception):
 class Workers:
     """The pool. Only an event loop's thread calls `run`. `close` ends the threads once the waiting work is done.
 
-    `timeout`: seconds that work may run, unless its model's settings say another number; None: for ever. `patience`:
-    seconds that work may wait.
+    `timeout`: seconds that work may run, unless its model's settings say another number; None: for ever, as long as a
+    client waits for it, and `unawaited` seconds longer. `patience`: seconds that work may wait.
     """
 
-    def __init__(self, threads: int, queue: int, timeout: float | None = None, patience: float = QUEUE_SECONDS) -> None:
+    def __init__(
+        self,
+        threads: int,
+        queue: int,
+        timeout: float | None = None,
+        patience: float = QUEUE_SECONDS,
+        unawaited: float = UNAWAITED_SECONDS,
+    ) -> None:
+        self._unawaited = unawaited
         self._room = threads + queue
         self._requests = 0
         self._closed = False
@@ -96,12 +106,12 @@ class Workers:
     def trouble(self, name: str = "") -> str:
         """Returns why no request is answered, "" if requests are; with a name, requests to that model."""
         if not name:
-            lost = self._lost
-            held = ", ".join(f"{lane.title} {lane.lost}" for lane in self._lanes if lane.lost)
-            text = (
-                f"inferences exceeded the time limit and still occupy all {lost} threads ({held}): restart this server"
+            if not self._lost or self._lost < len(self._threads):
+                return ""
+            held = (
+                f"{self._lost} threads ({', '.join(f'{each.title} {each.lost}' for each in self._lanes if each.lost)})"
             )
-            return text if lost and lost >= len(self._threads) else ""
+            return f"inferences exceeded the time limit and still occupy all {held}: restart this server"
         lane = self._lanes.find(name)
         return lane.loss if lane is not None and lane.lost >= self._lanes.cap(lane) else ""
 
@@ -209,9 +219,12 @@ class Workers:
     def _watch(self, worker: Worker, work: Errand | Batch, now: float) -> None:
         limit = work.lane.limit
         ran = now - worker.begun
-        if limit is None or ran < limit or worker.lost:
+        if worker.lost:
             return
-        if not work.is_late:
+        if limit is None:
+            if worker.unawaited(work, now) >= self._unawaited:
+                self._lose(worker, work)
+        elif ran >= limit and not work.is_late:
             work.is_late = True
             work.overrun()
         elif ran >= limit + GRACE_SECONDS:

@@ -90,6 +90,8 @@ def _ended(poller: "Poller", loop: asyncio.AbstractEventLoop, failed: list[str])
         failed.append(str(error))
     except BaseException as error:  # noqa: BLE001 - the process would wait without a poller for ever
         failed.append(f"a poller ended: {type(error).__name__}: {error}")
+    finally:
+        poller.close()
     loop.call_soon_threadsafe(loop.stop)
 
 
@@ -102,14 +104,20 @@ class Poller:
         self._alone = alone
 
     def run(self) -> None:
-        """Runs for ever. Raises RuntimeApiError if no event can be taken."""
+        """Runs for ever. Raises RuntimeApiError if no event can be taken, or inferences occupy all threads."""
         while True:
             body, context = self._api.next()
             try:
                 self.take(body, context)
             except RuntimeApiError as error:
                 log.warning("request %s: %s", context.aws_request_id, error)
+            app = self._function.app
+            if app is not None and (reason := app.dispatcher.trouble("")):
+                raise RuntimeApiError(reason)
             del body, context  # the next event can come hours later
+
+    def close(self) -> None:
+        self._api.close()
 
     def take(self, body: bytes, context: EventContext) -> None:
         """Answers one event. Raises RuntimeApiError if the answer is not taken."""

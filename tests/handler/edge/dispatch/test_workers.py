@@ -252,6 +252,30 @@ def test_lost_threads_are_replaced_within_bounds() -> None:
     workers.close()
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_thread_is_lost_to_work_without_a_limit_that_nobody_waits_for(*, batched: bool) -> None:
+    """As on Lambda: an event's end is the only limit there, and its hanging code would hold the thread for good."""
+    workers, gate = Workers(1, 8, unawaited=0.1), threading.Event()
+    stuck, other = (ModelSpec(name, "1", "p", None, None) for name in "ab")
+
+    def steps() -> Any:
+        gate.wait(30)
+        yield None
+
+    async def run() -> None:
+        work: Any = BatchPart(steps, stuck, 1) if batched else lambda: gate.wait(30)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(workers.run(work, stuck), 0.05)
+        assert await workers.run(lambda: 5, other, admitted=True) == 5
+        assert workers.trouble("a") == "an inference exceeded the time limit and still occupies a thread of the model"
+        gate.set()
+        await until(lambda: not workers.trouble("a"))
+        assert await workers.run(lambda: 5, stuck) == 5
+
+    asyncio.run(run())
+    workers.close()
+
+
 def test_cancelled_work_is_ended_or_never_begun() -> None:
     """Running work notices it at its next check; waiting work leaves its lane."""
     workers, begun = Workers(1, 8), []

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import socket
 import sys
 import weakref
@@ -87,8 +88,16 @@ def test_an_event_is_let_go_of_before_the_next_one() -> None:
         def answer(self, *_: object) -> None:
             assert seen[0]() is not None
 
+    class Answers:
+        """A function without an application, as one with wrong settings."""
+
+        app = None
+
+        def __call__(self, _event: Any, _context: Any) -> Any:
+            return {}
+
     with pytest.raises(RuntimeApiError):
-        Poller(Api(), lambda *_: {}, alone=False).run()  # type: ignore[arg-type] # as far as a poller uses them
+        Poller(Api(), Answers(), alone=False).run()  # type: ignore[arg-type] # as far as a poller uses it
 
 
 def test_a_load_that_takes_longer_than_the_event_has_goes_on(start: Start, tmp_path: Path) -> None:
@@ -255,4 +264,24 @@ def test_the_process_ends_when_it_gets_no_events(start: Start, api: RuntimeStand
     """Lambda starts another one."""
     running = start()
     api.waiting.put(None)
+    assert running.ended() == 1
+
+
+def test_hanging_models_cost_the_function_no_others_and_at_last_a_new_process(start: Start, tmp_path: Path) -> None:
+    """The end of an event is the only time limit. Threads that go on behind it are replaced, up to a number."""
+    root = tmp_path / "models"
+    shutil.copytree(root / "steps" / "1", root / "again" / "1")
+    shutil.copytree(ROOT / "models" / "iris", root / "iris")
+    running = start(DRAGOMAN_PRELOAD="*", DRAGOMAN_THREADS="1")
+    dispatcher = running.function.app.dispatcher
+    for number, name in enumerate(("steps", "again"), 1):
+        path = f"/v2/models/{name}/infer"
+        assert running.api.send(http("POST", path, infer(name)), 2).document["statusCode"] == 504
+        until(lambda name=name: bool(dispatcher.trouble(name)))  # type: ignore[misc]
+        if number == 1:
+            iris = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+            document = running.api.send(http("POST", "/v2/models/iris/infer", json.dumps(iris))).document
+            assert document["statusCode"] == 200
+            assert running.api.send(http("POST", path, infer(name))).document["statusCode"] == 503
+    assert running.api.send(http("GET", "/v2/health/ready")).document["statusCode"] == 503
     assert running.ended() == 1
