@@ -26,6 +26,11 @@ def of_number(model: Path, number: int) -> list[Path]:
     return [entry for entry in model.iterdir() if VERSION.fullmatch(entry.name) and int(entry.name) == number]
 
 
+def has_files(folder: Path) -> bool:
+    """Decides whether a listing would show anything of a folder, or of a file of its name."""
+    return not folder.is_dir() or any(not entry.name.startswith(".") for entry in folder.iterdir())
+
+
 @contextmanager
 def staged(parent: Path, prefix: str) -> Iterator[Path]:
     """Yields a folder on the target's file system, for NEW. Servers skip its name, which has a leading dot.

@@ -62,7 +62,9 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
             "--signature is for a SavedModel: a model of another library has no signatures to choose from"
         )
     wanted = versions.number(options.version)
-    (job,) = _checked(ModelJobs(target, [ConvertJob(source, wanted or 1)], {}), settings, force=options.force).jobs
+    (job,) = _checked(
+        ModelJobs(target, [ConvertJob(source, 1 if wanted is None else wanted)], {}), settings, force=options.force
+    ).jobs
     meter = Meter(quiet=options.quiet)
     with TemporaryDirectory(prefix="convert-") as made:
         model = Path(made) / target.name
@@ -132,9 +134,8 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     A push would refuse the same versions and settings, but only after the conversion.
     """
     there = shelf.model(settings, model.target)
-    for job in model.jobs:
-        if job.number in there.complete and not force:
-            raise Refused(f"{model.target}/{job.number} exists already: --force replaces it")
+    for job in () if force else model.jobs:
+        there.check_free(job.number, model.target)
     parse(model.target.name, there.settings)
     if not model.settings or there.settings is None:
         return model

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from handler.commands.meter import Meter
 from handler.commands.publish.files import CHUNK, LocalFile, local_file
-from handler.commands.publish.versions import MARKERS, PushJob
-from handler.commands.staging import NEW, appear, of_number, staged, sync
+from handler.commands.publish.versions import PushJob
+from handler.commands.staging import NEW, appear, has_files, of_number, staged, sync
 from handler.settings.model import FILE
 
 
@@ -21,7 +21,7 @@ def publish(repository: Path, job: PushJob, meter: Meter) -> None:
         if settings is not None:
             _copy(local_file(FILE, settings), stage / FILE, meter)
         old = of_number(model, job.number)
-        if not job.force and any((each / marker).exists() for each in old for marker in MARKERS):
+        if not job.force and any(map(has_files, old)):
             raise job.refusal
         model.mkdir(exist_ok=True)
         appear(new, model / str(job.number), old, stage)

@@ -1,6 +1,5 @@
 """`dragoman push`: compares the files with the repository, checks them, and sends them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +13,7 @@ from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
 from handler.settings import Settings
-from handler.settings.model import parse
+from handler.settings.model import FILE, parse
 from handler.stores.paths import expanded
 
 NOT_TRIED = "push did not check the model, because ONNX Runtime is not installed: pip install 'dragoman[onnx]'"
@@ -30,9 +29,9 @@ def run(options: CommandOptions, settings: Settings) -> None:
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)
     _check_place(there, target, settings)
-    jobs = _jobs(found, target, max(there.complete, default=0) + 1 if wanted is None else wanted, force=options.force)
-    if not options.force:
-        _check_free(jobs, there, target)
+    jobs = _jobs(found, target, there.next if wanted is None else wanted, force=options.force)
+    for job in () if options.force else jobs:
+        there.check_free(job.number, target, "" if len(jobs) == 1 else "; --version pushes another one alone")
     text = there.settings if found.settings is None else found.settings.read_bytes()
     meter, signs = Meter(quiet=options.quiet), signature.signer(options.sign_key, options.sign_cert)
     for job in jobs:  # all of them before the first is sent
@@ -50,9 +49,11 @@ def run(options: CommandOptions, settings: Settings) -> None:
         state = "served" if job.number in served else "not served by the version policy"
         files = counted(len(version.files), "file")
         by = "" if signs is None else f"; signed by {signs.name}"
+        replaced = job.settings is not None and there.settings not in (None, text)
+        also = f"; replaced {FILE} of {target.name}" if replaced else ""
         results.tell(
             options,
-            f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}",
+            f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}{also}",
             model=target.name,
             version=job.number,
             place=f"{target}/{job.number}",
@@ -61,6 +62,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
             served=job.number in served,
             signer=None if signs is None else signs.name,
             optimized=how or None,
+            settings="replaced" if replaced else None,
         )
 
 
@@ -92,13 +94,6 @@ def _check(job: PushJob, text: bytes | None, settings: Settings, meter: Meter | 
     loaded = checks.check(job, text, settings, load=meter is not None)
     if meter is not None and job.version.last == checks.ONNX and not loaded:
         meter.say(NOT_TRIED)
-
-
-def _check_free(jobs: Sequence[PushJob], there: shelf.RepositoryModel, target: targets.Target) -> None:
-    for job in jobs:
-        if job.number in there.complete:
-            other = "" if len(jobs) == 1 else "; --version pushes another one alone"
-            raise Refused(f"{target}/{job.number} exists already: --force replaces it{other}")
 
 
 def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter) -> None:

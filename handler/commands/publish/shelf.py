@@ -1,7 +1,8 @@
 """A repository as a publisher sees it: its files, and the versions that servers would find in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from core.errors import ModelNotLoadable, ModelUnavailable
@@ -50,13 +51,30 @@ class Listed:
 class RepositoryModel(NamedTuple):
     """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file.
 
-    `models`: of a folder that is a repository itself, its models.
+    `models`: of a folder that is a repository itself, its models. `foreign`: a file that no push has put, by the number
+    of its folder, which is no version: another server's model, or one that somebody is copying there.
     """
 
     folders: Sequence[Version]
     complete: frozenset[int]
     settings: bytes | None
     models: Sequence[str] = ()
+    foreign: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def next(self) -> int:
+        """The number for a new version."""
+        return max(self.complete.union(self.foreign), default=0) + 1
+
+    def check_free(self, number: int, target: targets.Target, more: str = "") -> None:
+        """Raises Refused for a number whose files a push would replace. `more`: a further cure."""
+        if number in self.complete:
+            raise Refused(f"{target}/{number} exists already: --force replaces it{more}")
+        if (path := self.foreign.get(number)) is not None:
+            raise Refused(
+                f"{target}/{number} has {path}, which no push has put there: --version {self.next} leaves it, and "
+                "--force removes everything in that folder"
+            )
 
 
 def model(settings: Settings, target: targets.Target) -> RepositoryModel:
@@ -69,19 +87,40 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
         raise Refused(f"listing {target.repository} is not permitted: grant {grant}") from None
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
-    complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
-    return RepositoryModel(folders, frozenset(complete), text, () if folders else _models_in(files))
+    complete = frozenset(folder.number for folder in folders if is_complete(store, target.name, folder, text))
+    foreign = dict(_foreign(settings, target, [folder for folder in folders if folder.number not in complete]))
+    return RepositoryModel(folders, complete, text, () if folders else _models_in(files), foreign)
+
+
+def _foreign(settings: Settings, target: targets.Target, folders: Sequence[Version]) -> Iterator[tuple[int, str]]:
+    """Yields the numbers of folders with a file that no push has put, and the file's path.
+
+    A push into a folder on a disk leaves nothing in it. Objects of a push have their SHA-256 beside them.
+    """
+    if not folders or not targets.is_remote(target.repository):
+        yield from ((folder.number, min(folder.paths)) for folder in folders)
+        return
+    bucket = opened(settings, target.repository)
+    for folder in folders:
+        for path in sorted(folder.paths):
+            head = bucket.head(f"{target.name}/{folder.folder}/{path}")
+            if head is not None and head.sha256 is None:
+                yield folder.number, path
+                break
 
 
 def above(settings: Settings, target: targets.Target) -> targets.Target | None:
-    """Returns the model of which the target would be a version, None without one. Raises Refused, ServingError."""
-    if not VERSION.fullmatch(target.name):
+    """Returns the model of which the target would be a version, None without one. Raises Refused, ServingError.
+
+    A number is a model's name only beside other models, and in DRAGOMAN_REPOSITORY.
+    """
+    if not VERSION.fullmatch(target.name) or targets.is_same(target.repository, settings.repository):
         return None
     try:
         found = targets.model(target.repository)
     except Refused:  # a bucket's root
         return None
-    return found if model(settings, found).complete else None
+    return None if model(settings, found).models else found
 
 
 def _models_in(files: Sequence[File]) -> list[str]:

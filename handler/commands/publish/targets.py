@@ -53,7 +53,7 @@ def repository(text: str) -> str:
 def model(text: str, default: str = "") -> Target:
     """Reads REPOSITORY/NAME, or a NAME in the repository `default`. Raises Refused."""
     whole = repository(text)
-    if default and _same(whole, repository(default)):
+    if default and is_same(whole, repository(default)):
         raise Refused(f"{text} is the repository: add the model's name, {text.rstrip('/')}/NAME")
     if default and is_name(text):
         return Target(repository(default), text)
@@ -68,7 +68,7 @@ def model(text: str, default: str = "") -> Target:
     return Target(parent or separator or ".", name)
 
 
-def _same(one: str, other: str) -> bool:
+def is_same(one: str, other: str) -> bool:
     if is_remote(one) or is_remote(other):
         return one == other
     return os.path.abspath(one) == os.path.abspath(other)  # noqa: PTH100 - as above

@@ -54,9 +54,9 @@ class Bucket(NamedTuple):
         """Returns the keys of multipart uploads in progress."""
         return [each["Key"] for each in self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", ())]
 
-    def put(self, path: str, content: bytes = b"") -> None:
-        """Writes an object below the repository."""
-        self.client.put_object(Bucket=self.name, Key=f"models/{path}", Body=content)
+    def put(self, path: str, content: bytes = b"", **metadata: str) -> None:
+        """Writes an object below the repository. `metadata`: a push's objects have their sha256 there."""
+        self.client.put_object(Bucket=self.name, Key=f"models/{path}", Body=content, Metadata=metadata)
 
     def get(self, path: str) -> bytes:
         content: bytes = self.client.get_object(Bucket=self.name, Key=f"models/{path}")["Body"].read()

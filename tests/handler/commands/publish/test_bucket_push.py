@@ -311,13 +311,29 @@ def test_what_a_push_of_something_else_has_left_is_removed_when_it_is_old(
 ) -> None:
     """The spelling of its folder does not matter."""
     for path in ("m/1/weights.bin", "m/001/words.txt", "m/1/sub/"):
-        bucket.put(path, b"other")
+        bucket.put(path, b"other", sha256="0" * 64)
     folder = large(1, tmp_path / "m", 3)
     assert "by a push that is under way, or has died" in run("push", folder, f"{bucket.uri}/m")[2]
     monkeypatch.setattr(standing, "YOUNG", timedelta(days=-1))
     assert run("push", folder, f"{bucket.uri}/m")[0] == 0
     assert bucket.keys() == ["m/1/model.onnx", "m/1/sub/", "m/1/weights.bin"]
     assert answer(bucket.registry(), "m") == 1
+
+
+def test_another_servers_model_in_a_bucket_is_left_alone_without_force(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push takes the next number, however old the other files are."""
+    monkeypatch.setattr(standing, "YOUNG", timedelta(days=-1))
+    for path in ("m/1/saved_model.pb", "m/1/variables/variables.index"):
+        bucket.put(path, b"other")
+    source = adds(1, tmp_path / "m")
+    told = "saved_model.pb, which no push has put there: --version 2 leaves it, and --force removes everything"
+    assert told in run("push", source, f"{bucket.uri}/m", "--version", "1")[2]
+    assert run("push", source, f"{bucket.uri}/m")[0] == 0
+    assert bucket.keys() == ["m/1/saved_model.pb", "m/1/variables/variables.index", "m/2/model.onnx"]
+    assert run("push", source, f"{bucket.uri}/m", "--version", "1", "--force")[0] == 0
+    assert bucket.keys() == ["m/1/model.onnx", "m/2/model.onnx"]
 
 
 def test_the_same_bytes_pushed_twice_at_the_same_time_are_one_version(

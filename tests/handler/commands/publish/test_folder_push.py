@@ -1,6 +1,7 @@
 """`dragoman push` into a folder, and what is refused before anything is sent."""
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -72,13 +73,29 @@ def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, 
     assert below(target) == ["3/model.onnx"]
 
 
-def test_what_a_push_that_died_has_left_is_no_version(run: Any, tmp_path: Path) -> None:
-    """It counts neither under its number nor in its place."""
-    target = tmp_path / "r" / "m"
-    (target / "1").mkdir(parents=True)
-    (target / "1" / "weights.bin").touch()
-    assert run("push", adds(1, tmp_path / "m"), target)[0] == 0
-    assert below(target) == ["1/model.onnx"]
+def test_another_servers_model_is_left_alone_without_force(run: Any, tmp_path: Path) -> None:
+    """A SavedModel, or a folder of MLflow's: a push takes the next number. An empty folder is no model."""
+    target, source = tmp_path / "r" / "m", adds(1, tmp_path / "m")
+    (target / "1" / "variables").mkdir(parents=True)
+    (target / "1" / "saved_model.pb").touch()
+    (target / "2").mkdir()
+    code, _, err = run("push", source, target, "--version", "1")
+    told = "saved_model.pb, which no push has put there: --version 2 leaves it, and --force removes everything"
+    assert (code, f"{target}/1 has {told} in that folder" in err) == (1, True)
+    assert run("push", source, target)[0] == 0
+    assert below(target) == ["1/saved_model.pb", "2/model.onnx"]
+    assert run("push", source, target, "--version", "1", "--force")[0] == 0
+    assert below(target) == ["1/model.onnx", "2/model.onnx"]
+
+
+def test_settings_that_a_push_replaces_are_named(run: Any, tmp_path: Path) -> None:
+    """Labels and policies of the served model go with them."""
+    target, source = tmp_path / "r" / "m", tmp_path / "m"
+    adds(1, source / "1")
+    for timeout, said in ((5, ""), (5, ""), (6, "; replaced model-settings.json of m")):
+        (source / "model-settings.json").write_text(json.dumps({"timeout": timeout}))
+        code, out, _ = run("push", source, target, "--force")
+        assert (code, out) == (0, f"{target}/1: 1 file, 96 B; served{said}\n")
 
 
 def test_of_two_at_the_same_time_the_second_is_refused(
@@ -482,12 +499,18 @@ def test_a_place_in_a_model_is_no_place_for_another_model(run: Any, tmp_path: Pa
     assert below(target) == ["1/model.onnx"]
 
 
-def test_models_can_have_numbers_for_names(run: Any, tmp_path: Path) -> None:
-    """What has no version of its own is a repository."""
+def test_models_can_have_numbers_for_names(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside other models, and in the repository of the settings. Elsewhere a number is a version of a new model."""
     source = adds(1, tmp_path / "m").parent
-    for name in ("1", "2"):
-        assert run("push", source, tmp_path / "r" / name)[0] == 0
-    assert below(tmp_path / "r") == ["1/1/model.onnx", "2/1/model.onnx"]
+    repository = tmp_path / "r"
+    code, _, err = run("push", source, repository / "1")
+    assert (code, f"push to {repository} with --version 1" in err) == (1, True)
+    assert not repository.exists()
+    for name in ("m", "2"):
+        assert run("push", source, repository / name)[0] == 0
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path / "own"))
+    assert run("push", source, "3")[0] == 0
+    assert [*below(repository), *below(tmp_path / "own")] == ["2/1/model.onnx", "m/1/model.onnx", "3/1/model.onnx"]
 
 
 def left(repository: Path, name: str, age: float, *inside: str) -> None:
