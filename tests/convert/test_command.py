@@ -122,6 +122,19 @@ def test_what_is_there_stays_unless_forced(run: Any, versions: Path, tmp_path: P
     assert answer(model, 2) == 2
 
 
+def test_a_conversion_in_place_leaves_its_source(run: Any, versions: Path, tmp_path: Path) -> None:
+    """TensorFlow Serving's folder is a repository's, too. Another number is free."""
+    place = tmp_path / "half"
+    shutil.copytree(versions / "1", place / "1")
+    before = sorted(path for path in place.rglob("*"))
+    code, _, err = run(place / "1", place)
+    assert (code, "which no push has put there: --version 2 leaves it" in err) == (1, True)
+    assert sorted(path for path in place.rglob("*")) == before
+    assert run(place / "1", place, "--version", "0")[0] == 0
+    assert (place / "0" / "model.onnx").is_file()
+    assert {*before} < {*place.rglob("*")}
+
+
 def test_the_settings_are_read_by_the_server(run: Any, versions: Path, tmp_path: Path) -> None:
     """They lie beside the model that they describe."""
     run(versions / "1", tmp_path / "adds")
