@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -139,7 +140,8 @@ class Examination:
             self._visit.skipped.append(ELSEWHERE)
             return None
         if what:
-            cure = f"mkdir -p {path}, or name another one: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"
+            made = f"mkdir -p {shlex.quote(path)}, or " if what == MISSING else ""
+            cure = f"{made}name a folder: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"
             self._visit.add([error("repository-missing", str(root.absolute()), what, cure)])
             return None
         found, files = tree.of_folder(root)

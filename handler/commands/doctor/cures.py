@@ -16,6 +16,11 @@ RUNTIMES_OWN: Final = re.compile(
 )
 """What ONNX Runtime says of itself around the reason: codes, files of its own source, functions with their types."""
 CURES: Final = (
+    (
+        "warm-up",
+        r"failed its warm-up",
+        "repair the request in `warmup` of its settings, or its file, which has to be in the version's folder",
+    ),
     ("code-not-allowed", r"unless DRAGOMAN_ALLOW_CODE", "set DRAGOMAN_ALLOW_CODE=true, or leave that model out"),
     (
         "memory-limit",

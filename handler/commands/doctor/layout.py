@@ -1,10 +1,13 @@
 """How a repository lies: folders without a number, versions without a model, names that servers do not find."""
 
+import shlex
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import PurePosixPath
 from typing import Final
 
 from core.errors import nearest
+from core.records import NamedTuple
 from handler.backends import EXPECTED
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree
@@ -15,18 +18,42 @@ from handler.stores import File
 from handler.stores.directory import is_name
 
 ONNX: Final = ".onnx"
-LOAD: Final = "load it in a model.py beside it (DRAGOMAN_ALLOW_CODE=true)"
-SKLEARN: Final = f"convert it with skl2onnx.to_onnx, or {LOAD}"
-TORCH: Final = f"export it with torch.onnx.export(model, args, 'model.onnx'), or {LOAD}"
-KERAS: Final = "save it as a SavedModel and run `dragoman convert SAVED_MODEL REPOSITORY/NAME`"
+CONVERT: Final = "`dragoman convert` makes an ONNX model of it: docs/convert.md"
+PICKLE: Final = "`dragoman convert --allow-pickle` makes an ONNX model of it: docs/convert.md"
+TORCH: Final = "save it with torch.export, for `dragoman convert`, or export it with torch.onnx.export"
+KERAS: Final = "save it as .keras or as a SavedModel, for `dragoman convert`"
 FOREIGN: Final = {
-    ".pkl": SKLEARN, ".pickle": SKLEARN, ".joblib": SKLEARN, ".pt": TORCH, ".pth": TORCH, ".safetensors": TORCH,
-    ".h5": KERAS, ".keras": KERAS, ".pb": KERAS, ".tflite": KERAS, ".ubj": SKLEARN, ".plan": "give the ONNX file",
+    ".skops": CONVERT, ".pkl": PICKLE, ".pickle": PICKLE, ".joblib": PICKLE, ".ubj": CONVERT, ".cbm": CONVERT,
+    ".bst": "save it as .ubj, for `dragoman convert`", ".keras": CONVERT, ".pb": CONVERT, ".pt2": CONVERT,
+    ".pt": TORCH, ".pth": TORCH, ".safetensors": TORCH, ".h5": KERAS, ".tflite": KERAS, ".plan": "give the ONNX file",
 }  # fmt: skip
 """Files of models that no runtime here reads, by their ending, with what to do about each."""
 SETTINGS: Final = (FILE, TRITON)
 NOT_OURS: Final = frozenset(("settings.json", "config.json", "setup.py"))
 """Names near to ours that mean something else: settings.json is MLServer's file for a whole server."""
+
+
+class NamedRepository(NamedTuple):
+    """The repository whose findings have cures. `uri`: as the user named it, so that commands run where doctor ran."""
+
+    uri: str
+
+    def moved(self, source: str, target: str) -> str:
+        """Returns the cure that moves a file or folder to a free at. Paths are relative to the repository."""
+        if "://" in self.uri:
+            return f"move {source} to {target}"
+        folder = target.rpartition("/")[0]
+        made = f"mkdir -p {self._path(folder)} && " if folder != source.rpartition("/")[0] else ""
+        return f"{made}mv -n {self._path(source)} {self._path(target)}"
+
+    def published(self, source: str, name: str) -> str:
+        """Returns the cure that makes a version of a model's file, which has other files beside it, perhaps."""
+        if "://" in self.uri:
+            return f"move it, and the files of its weights, to {name}/1, or to another number that is free"
+        return f"dragoman push {self._path(source)} {self._path(name)}; then remove it"
+
+    def _path(self, relative: str) -> str:
+        return shlex.quote(f"{self.uri.rstrip('/')}/{relative}")
 
 
 def of_model(tree: Tree, where: str) -> Finding | None:
@@ -46,11 +73,12 @@ def examine(tree: Tree, where: str) -> Iterator[Finding]:
     if not tree.models and not any(_is_model(file.path) for file in tree.loose):
         cure = f"`dragoman push FOLDER {where.rstrip('/')}/NAME` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)
+    at = NamedRepository(where)
     for file in tree.loose:
         if _is_model(file.path):
-            yield _loose(file.path)
+            yield _loose(at, file.path)
     for name, files in tree.models.items():
-        yield from _model(name, files)
+        yield from _model(at, name, files)
 
 
 def _is_version_file(path: str) -> bool:
@@ -63,18 +91,15 @@ def _is_model(name: str) -> bool:
     return name.endswith(ONNX) or name in MARKERS or PurePosixPath(name).suffix in FOREIGN
 
 
-def _loose(path: str) -> Finding:
+def _loose(at: NamedRepository, path: str) -> Finding:
     stem, suffix = PurePosixPath(path).stem, PurePosixPath(path).suffix
-    what = "lies beside the models' folders, where no server looks"
-    if suffix == ONNX:
-        name = "NAME" if path in MARKERS else stem
-        return error("loose-file", path, what, f"mkdir -p {name}/1 && mv {path} {name}/1/model.onnx")
-    if path in MARKERS:
-        return error("loose-file", path, what, f"mkdir -p NAME/1 && mv {path} NAME/1/")
+    if suffix == ONNX or path in MARKERS:
+        what = "lies beside the models' folders, where no server looks"
+        return error("loose-file", path, what, at.published(path, "NAME" if path in MARKERS else stem))
     return error("foreign-model", path, "is a file that no runtime of this server reads", FOREIGN[suffix])
 
 
-def _model(name: str, files: Sequence[File]) -> Iterator[Finding]:
+def _model(at: NamedRepository, name: str, files: Sequence[File]) -> Iterator[Finding]:
     if not is_name(name):
         what = "no server serves a folder of this name: control characters and \\ are not for names"
         yield error("model-name", name, what, "rename the folder")
@@ -82,13 +107,14 @@ def _model(name: str, files: Sequence[File]) -> Iterator[Finding]:
     if not files:
         yield warning("model-empty", name, "the folder is empty", f"remove it, or put a model into {name}/1")
         return
-    yield from _misnamed_settings(name, files)
-    yield from _twice(name, folders_of(files))
+    folders = folders_of(files)
+    yield from _misnamed_settings(at, name, files)
+    yield from _twice(name, folders)
     for file in files:
-        yield from _misplaced(name, file.path)
+        yield from _misplaced(at, name, file.path, {folder.number for folder in folders})
 
 
-def _misnamed_settings(name: str, files: Sequence[File]) -> Iterator[Finding]:
+def _misnamed_settings(at: NamedRepository, name: str, files: Sequence[File]) -> Iterator[Finding]:
     paths = {file.path for file in files}
     for path in sorted(paths):
         folder, _, last = path.rpartition("/")
@@ -97,7 +123,7 @@ def _misnamed_settings(name: str, files: Sequence[File]) -> Iterator[Finding]:
             continue
         meant = nearest(last.lower(), SETTINGS, ALIKE)
         if meant and prefix + meant not in paths:
-            cure = f"mv {name}/{path} {name}/{prefix}{meant}"
+            cure = at.moved(f"{name}/{path}", f"{name}/{prefix}{meant}")
             yield error("settings-name", f"{name}/{path}", f"nobody reads it; did you mean {meant}?", cure)
 
 
@@ -112,31 +138,35 @@ def _twice(name: str, folders: Sequence[Version]) -> Iterator[Finding]:
             yield warning("version-twice", name, what, f"remove {name}/{others[0]}, or give it another number")
 
 
-def _misplaced(name: str, path: str) -> Iterator[Finding]:
-    """Yields the finding for a model's file that lies where no server looks."""
+def _misplaced(at: NamedRepository, name: str, path: str, numbers: AbstractSet[int]) -> Iterator[Finding]:
+    """Yields the finding for a model's file that lies where no server looks. `numbers`: of the model's versions."""
     folder, slash, rest = path.partition("/")
     where = f"{name}/{path}"
     if not slash and (path in MARKERS or path.endswith(ONNX)):
-        target = f"{name}/1/{'model.onnx' if path.endswith(ONNX) else path}"
         what = "a version's folder is missing: servers look for numbered ones"
-        yield error("no-version-folder", where, what, f"mkdir -p {name}/1 && mv {where} {target}")
+        yield error("no-version-folder", where, what, at.published(where, name))
     elif slash and not VERSION.fullmatch(folder) and (rest in MARKERS or rest.endswith(ONNX)) and "/" not in rest:
-        number = VERSION.search(folder)
+        found = VERSION.search(folder)
+        number = int(found[0]) if found else 1
+        free = number if number not in numbers else max(numbers) + 1
         what = f"the folder {folder!r} is not a version: expected a plain number below 9 * 10**18"
-        yield error("version-name", where, what, f"mv {name}/{folder} {name}/{int(number[0]) if number else 1}")
+        yield error("version-name", where, what, at.moved(f"{name}/{folder}", f"{name}/{free}"))
     elif not VERSION.fullmatch(folder) and _is_version_file(rest):
         what = f"{name} is a repository itself: its model {folder!r} is one level too deep"
-        yield error("nested-repository", where, what, f"mv {name}/{folder} . or name {name} as the repository")
+        yield error("nested-repository", where, what, f"move {folder!r} one level up, or name {name} as the repository")
 
 
-def incomplete(name: str, version: Version) -> Finding:
-    """Returns the finding for a version's folder without a model."""
-    paths, where = sorted(version.paths), f"{name}/{version.folder}"
+def incomplete(where: str, name: str, version: Version) -> Finding:
+    """Returns the finding for a version's folder without a model. `where`: the repository, as the user named it."""
+    paths, folder = sorted(version.paths), f"{name}/{version.folder}"
     what = f"has no {EXPECTED}; its files: {', '.join(paths)[:200]}"
     onnx = next((path for path in paths if path.lower().endswith(ONNX)), None)
     foreign = next((path for path in paths if PurePosixPath(path).suffix in FOREIGN), None)
     if onnx is not None:
-        return error("version-incomplete", where, what, f"mv {where}/{onnx} {where}/model.onnx")
+        return error(
+            "version-incomplete", folder, what, NamedRepository(where).moved(f"{folder}/{onnx}", f"{folder}/model.onnx")
+        )
     if foreign is not None:
-        return error("foreign-model", where, what, FOREIGN[PurePosixPath(foreign).suffix])
-    return error("version-incomplete", where, what, f"put the model's file into {where}, or remove the folder")
+        return error("foreign-model", folder, what, FOREIGN[PurePosixPath(foreign).suffix])
+    cure = f"put {EXPECTED} into {folder}, or remove the folder; other libraries' models: docs/convert.md"
+    return error("version-incomplete", folder, what, cure)

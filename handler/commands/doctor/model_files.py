@@ -17,7 +17,7 @@ from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File
 from handler.stores.directory import is_name
 
-KEYS: Final = "rename it as suggested, or remove it: docs/model-settings.md has the keys"
+KEYS: Final = "rename {0} as suggested, or remove {0}: docs/model-settings.md has the keys"
 NO_KEY: Final = "no such key"
 READER: Final = "handler.settings.triton.config"
 PYTHON: Final = "model.py"
@@ -52,7 +52,7 @@ def examine(
     models = []
     for name, files in sorted(tree.models.items()):
         if is_name(name) and files:
-            own = [*_own(repository, name, files)]
+            own = [*_own(settings, repository, name, files)]
             found += own
             if not any(each.code == "settings-value" for each in own):
                 served = _served(repository, name, files, found, {_model_of(each) for each in (*known, *own)})
@@ -61,7 +61,7 @@ def examine(
     return found, models
 
 
-def _own(repository: Repository, name: str, files: Sequence[File]) -> Iterator[Finding]:
+def _own(settings: Settings, repository: Repository, name: str, files: Sequence[File]) -> Iterator[Finding]:
     with listening(logging.getLogger(READER)) as heard:
         try:
             text = repository.settings_text(name, files)
@@ -73,10 +73,10 @@ def _own(repository: Repository, name: str, files: Sequence[File]) -> Iterator[F
         yield note("config-ignored", f"{name}/{TRITON}", line, "docs/triton.md lists the equivalents")
     yield from _noted(f"{name}/{FILE}", said)
     for version in folders_of(files):
-        yield from _of_version(repository, Listing(name, (version,), text, said), version)
+        yield from _of_version(settings, repository, Listing(name, (version,), text, said), version)
 
 
-def _of_version(repository: Repository, listing: Listing, version: Version) -> Iterator[Finding]:
+def _of_version(settings: Settings, repository: Repository, listing: Listing, version: Version) -> Iterator[Finding]:
     where = f"{listing.name}/{version.folder}/{FILE}"
     try:
         said = repository.settings(listing, version)
@@ -86,7 +86,7 @@ def _of_version(repository: Repository, listing: Listing, version: Version) -> I
     if said.note != listing.said.note:
         yield from _noted(where, said)
     if not repository.is_complete(listing.name, version, said):
-        yield layout.incomplete(listing.name, version)
+        yield layout.incomplete(settings.repository, listing.name, version)
 
 
 def _wrong(where: str, refusal: ServingError) -> Finding:
@@ -98,7 +98,12 @@ def _wrong(where: str, refusal: ServingError) -> Finding:
 
 def _noted(where: str, said: ModelSettings) -> Iterator[Finding]:
     if said.note:
-        yield warning("unknown-key", where, said.note.replace(f"{FILE} has ", "it has "), KEYS)
+        yield warning(
+            "unknown-key",
+            where,
+            said.note.replace(f"{FILE} has ", "it has "),
+            KEYS.format("them" if " keys " in said.note else "it"),
+        )
 
 
 def _model_of(finding: Finding) -> str:

@@ -13,6 +13,7 @@ from handler.backends import Source
 from handler.commands.publish import external
 from handler.commands.publish.versions import LocalVersion, PushJob, missing
 from handler.commands.refused import Refused
+from handler.lifecycle import warming
 from handler.settings import Settings, model, pipeline
 from handler.settings.checked import Wrong
 from handler.settings.functions import TokenizerSettings
@@ -36,7 +37,9 @@ def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *
             if load and has_runtime():
                 with as_folder(version) as folder:
                     # The servers' execution providers need not be this machine's.
-                    loader(Source(name, str(job.number), folder, said._replace(providers=CPU)), settings)
+                    loaded = loader(Source(name, str(job.number), folder, said._replace(providers=CPU)), settings)
+                    if said.warmup:
+                        warming.warm(loaded, said.warmup, folder, said.timeout or settings.timeout)
                 return True
         if version.last == PYTHON:
             _compile(version)

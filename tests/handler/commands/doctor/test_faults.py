@@ -124,17 +124,32 @@ FAULTS = [
     Fault("repository-uri", "DRAGOMAN_REPOSITORY", "docs/stores.md", lambda at: elsewhere(at, to="ftp://models")),
     Fault("repository-empty", "models", "dragoman push", lambda at: shutil.rmtree(at.models / "wine")),
     Fault("not-a-repository", "models/wine", "name the folder above", lambda at: elsewhere(at, to="models/wine")),
-    Fault("loose-file", "iris.onnx", "mv iris.onnx iris/1/model.onnx", lambda at: at.add("iris.onnx")),
-    Fault("loose-file", "model.py", "mv model.py NAME/1/", lambda at: at.add("model.py")),
-    Fault("foreign-model", "net.pt", "torch.onnx.export", lambda at: at.add("net.pt")),
-    Fault("foreign-model", "forest/1", "skl2onnx", lambda at: at.add("forest/1/forest.joblib")),
-    Fault("no-version-folder", "iris/model.onnx", "mkdir -p iris/1", lambda at: at.add("iris/model.onnx")),
-    Fault("version-name", "iris/v3", "mv iris/v3 iris/3", lambda at: at.add("iris/v3/model.onnx")),
     Fault(
-        "version-name", f"iris/{LONG}", f"mv iris/{LONG} iris/{LONG[:18]}", lambda at: at.add(f"iris/{LONG}/model.onnx")
+        "loose-file", "iris.onnx", "dragoman push models/iris.onnx models/iris; then", lambda at: at.add("iris.onnx")
     ),
-    Fault("version-incomplete", "iris/2", "mv iris/2/net.onnx", lambda at: at.add("iris/2/net.onnx")),
-    Fault("nested-repository", "more/iris", "mv more/iris .", lambda at: at.add("more/iris/1/model.onnx")),
+    Fault("loose-file", "model.py", "dragoman push models/model.py models/NAME;", lambda at: at.add("model.py")),
+    Fault("foreign-model", "net.pt", "torch.onnx.export", lambda at: at.add("net.pt")),
+    Fault("foreign-model", "forest/1", "dragoman convert --allow-pickle", lambda at: at.add("forest/1/forest.joblib")),
+    Fault(
+        "no-version-folder",
+        "iris/model.onnx",
+        "dragoman push models/iris/model.onnx models/iris;",
+        lambda at: at.add("iris/model.onnx"),
+    ),
+    Fault("version-name", "iris/v3", "mv -n models/iris/v3 models/iris/3", lambda at: at.add("iris/v3/model.onnx")),
+    Fault(
+        "version-name",
+        f"iris/{LONG}",
+        f"mv -n models/iris/{LONG} models/iris/{LONG[:18]}",
+        lambda at: at.add(f"iris/{LONG}/model.onnx"),
+    ),
+    Fault(
+        "version-incomplete",
+        "iris/2",
+        "mv -n models/iris/2/net.onnx models/iris/2/model.onnx",
+        lambda at: at.add("iris/2/net.onnx"),
+    ),
+    Fault("nested-repository", "more/iris", "move 'iris' one level up", lambda at: at.add("more/iris/1/model.onnx")),
     Fault("model-name", "a\\nb", "rename", lambda at: at.add("a\nb/1/model.onnx")),
     Fault("version-twice", "wine", "wine/001", lambda at: at.add("wine/001/model.onnx"), "warning"),
     Fault("model-empty", "void", "remove it", lambda at: (at.models / "void").mkdir(), "warning"),
@@ -142,7 +157,7 @@ FAULTS = [
     Fault(
         "settings-name",
         "wine/model_settings.json",
-        "mv wine/model_settings.json",
+        "mv -n models/wine/model_settings.json models/wine/model-settings.json",
         settings({}, "wine/model_settings.json"),
     ),
     # The settings of models.
@@ -175,6 +190,7 @@ FAULTS = [
         loaded(settings("version https://git-lfs.github.com/spec/v1", "cut/1/model.onnx")),
     ),
     Fault("weights-missing", "large/1", "weights' file", weightless),
+    Fault("warm-up", "wine/1", "`warmup` of its settings", loaded(settings({"warmup": [{"file": "none.json"}]}))),
     Fault("settings-mismatch", "wine/1", "repeat", loaded(settings({"inputs": SHAPE}))),
     Fault("python-error", "code/1", "repair model.py", python("1 / 0")),
     Fault("package-missing", "code/1", "pip install sklaern", python("import sklaern")),

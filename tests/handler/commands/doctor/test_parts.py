@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from handler.cli import main
-from handler.commands.doctor import bucket, child, cures, function, permissions, sizing, template, tree
+from handler.commands.doctor import bucket, child, cures, function, layout, permissions, sizing, template, tree
 from handler.commands.doctor.findings import Visit
 from handler.settings import Settings
 from handler.stores import File
@@ -79,7 +79,7 @@ def test_the_text_fits_on_one_screen(setup: SetUp, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
     assert lines[1].startswith("ERROR   bad00/model.onnx: ")
-    assert lines[2] == "        cure: mkdir -p bad00/1 && mv bad00/model.onnx bad00/1/model.onnx"
+    assert lines[2] == "        cure: dragoman push models/bad00/model.onnx models/bad00; then remove it"
     assert "... and 22 more: dragoman doctor --json" in lines
     assert any(line.startswith("memory of a function: ") for line in lines)
     assert "        without zero/1: what did not load here has no size" in lines
@@ -472,3 +472,19 @@ def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.
     monkeypatch.setattr("handler.plugins.find", lambda *_: Shelf)
     found, files = bucket.of_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "shelf://top"}))
     assert (found, files is not None and [*files.models]) == ([], ["iris"])
+
+
+@pytest.mark.parametrize(("uri", "cure"), [
+    ("my models", "mkdir -p 'my models/a/1' && mv -n 'my models/a b.onnx' 'my models/a/1/model.onnx'"),
+    ("m/", "mkdir -p m/a/1 && mv -n 'm/a b.onnx' m/a/1/model.onnx"),
+    ("s3://b/m", "move a b.onnx to a/1/model.onnx"),
+])  # fmt: skip
+def test_a_cure_runs_where_doctor_ran(uri: str, cure: str) -> None:
+    """Its paths begin in the current folder, and it replaces nothing."""
+    assert layout.NamedRepository(uri).moved("a b.onnx", "a/1/model.onnx") == cure
+
+
+def test_a_misnamed_version_gets_a_free_number(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """Version 1 is there, and is served."""
+    setup.add("wine/v1/model.onnx")
+    assert doctor().all[0]["cure"] == "mv -n models/wine/v1 models/wine/2"

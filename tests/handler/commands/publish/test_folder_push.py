@@ -553,3 +553,13 @@ def test_a_linked_folder_in_a_version_is_not_left_out(run: Any, tmp_path: Path, 
     code, _, err = run(*(word.replace("{}", str(source)) for word in words))
     told = f"dragoman: {source}/words is a symbolic link to a folder: put the folder itself there\n"
     assert (code, err) == (1, told)
+
+
+def test_a_model_that_fails_its_warm_up_is_refused(run: Any, tmp_path: Path) -> None:
+    """Servers would refuse each load of it."""
+    source = adds(1, tmp_path / "m").parent
+    (source / "model-settings.json").write_text('{"warmup": [{"file": "none.json"}]}')
+    told = "dragoman: model 'm' version 1 failed its warm-up: 'none.json' cannot be read: No such file or directory\n"
+    assert run("push", source, tmp_path / "r" / "m") == (1, "", told)
+    (source / "model-settings.json").write_text('{"warmup": [{"random": true}]}')
+    assert run("push", source, tmp_path / "r" / "m")[0] == 0
