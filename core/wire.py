@@ -170,12 +170,13 @@ class HttpStream(NamedTuple):
     """An answer in chunks, each sent as soon as it exists.
 
     `chunks`: a tuple, or a generator. The generator is closed if the client disconnects. Its error breaks the answer
-    off.
+    off, unless `last` makes the last chunk of it: a time limit, for instance, ends a generator from outside.
     """
 
     status: int
     headers: tuple[Header, ...]
     chunks: Iterable[bytes]
+    last: Callable[[ServingError], bytes] | None = None
 
 
 class Call(NamedTuple):

@@ -25,12 +25,12 @@ import orjson
 from mangum import Mangum
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut, TooLarge
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut
 from core.operations import State
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
-from handler.edge.function.answers import LARGEST_RESPONSE, document_size, plain, timing_of
+from handler.edge.function.answers import limit_of, plain, timing_of, too_large, too_large_alone
 from handler.edge.function.events import (
     INIT_SECONDS,
     Kind,
@@ -58,7 +58,6 @@ from handler.edge.runtime.http_event import (
     KeptGateway,
     gateway_seconds,
 )
-from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
 from handler.settings.parsers import flag
@@ -88,7 +87,8 @@ class Misconfigured:
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         response = refuse(self._error, scope)
         await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
-        await send({"type": "http.response.body", "body": b"".join(response.parts)})
+        body = b"" if scope["method"] == "HEAD" else b"".join(response.parts)
+        await send({"type": "http.response.body", "body": body})
 
 
 class Function:
@@ -232,24 +232,22 @@ class Function:
             return self._refused(ModelFailed(INTERNAL), event, http)
         if response is STREAMED:
             return response
-        size = document_size(response.get("body") or "")
-        if size <= LARGEST_RESPONSE:
-            return response
-        too_large = TooLarge(
-            f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
-            "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
-        )
-        refusal = http.invocation.refuse(too_large, http.scope, refuse(too_large, http.scope))
-        return plain(refusal, timing_of(response), event)
+        excess = too_large(response, limit_of(event))
+        return response if excess is None else self._refused(excess, event, http, timing_of(response))
 
-    def _refused(self, error: ServingError, event: Any, http: HttpEvent) -> dict[str, Any]:
-        """Returns the refusal of an event without an answer, in its path's protocol and in its own form."""
+    def _refused(self, error: ServingError, event: Any, http: HttpEvent, timing: str | None = None) -> dict[str, Any]:
+        """Returns the refusal of an event without an answer, in its path's protocol and in its own form.
+
+        `timing`: Server-Timing of the answer that it replaces.
+        """
         scope = http.scope or scope_of(event, self._base_path)
-        return plain(http.invocation.refuse(error, scope, refuse(error, scope)), self._timed(Timing()), event)
-
-    def _timed(self, timing: Timing) -> str:
-        headers = self.app.clock.headers(timing) if self.app else ()
-        return "".join(text.decode() for _, text in headers)
+        refusal = http.invocation.refuse(error, scope, refuse(error, scope))
+        if self.app is not None and self.app.gate.sharing is not None:
+            refusal = refusal._replace(headers=tuple(self.app.gate.sharing.shared(scope, refusal.headers)))
+        if timing is None:
+            headers = self.app.clock.headers(http.invocation.timing) if self.app else ()
+            timing = "".join(text.decode() for _, text in headers)
+        return plain(refusal, timing, event)
 
     def _direct(self, event: dict[str, Any], context: Any) -> Any:
         """Answers a V2 inference request that is the event itself: its caller invokes the function without HTTP."""
@@ -260,7 +258,9 @@ class Function:
         response = self._http(request, context, invoked=True)
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
-        return orjson.loads(response["body"])
+        document = orjson.loads(response["body"])
+        excess = too_large_alone(document, response["body"])
+        return document if excess is None else {"error": excess.message}
 
 
 gc.freeze()  # else the next allocation would begin the search

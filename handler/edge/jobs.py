@@ -254,7 +254,7 @@ class HttpCodec:
             chunks = reply.chunks
             if not isinstance(chunks, tuple):
                 chunks = engine.kept(use, chunks) if lazy else tuple(chunks)
-            return HttpStream(reply.status, (*headers, version), chunks)
+            return HttpStream(reply.status, (*headers, version), chunks, reply.last)
         if b"accept-encoding" in self._call.request.headers and type(operation) is not Custom:
             reply = compressed(reply, self._call.request, self._compress_from)
             headers = reply.headers

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.deadline import Deadline
-from core.errors import ModelFailed, ServingError, shown
+from core.errors import ModelFailed, ServingError, TooLarge, shown
 from core.records import NamedTuple
 from core.wire import (
     Call,
@@ -123,6 +123,8 @@ class Rest:
             record.timing.came = time.perf_counter_ns()
             job = self._job(MatchedHead(scope, headers, match), body, models, record)
             answer = await self._answered(job, route.waits, receive)
+            if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
+                answer = await self._whole(answer, record.timing)
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, dialect, scope["method"], destination.path)
         if answer is not None:
@@ -136,6 +138,19 @@ class Rest:
                 leaving.begin()
                 answer = await self._tools.dispatcher.later(job, waits)
         return answer
+
+    async def _whole(self, stream: HttpStream, timing: Timing) -> HttpResponse | HttpStream:
+        """Returns a stream that nobody reads piece by piece as a whole answer. Raises what would break it off."""
+        if isinstance(stream.chunks, tuple):
+            return stream
+        dispatcher, parts, size = self._tools.dispatcher, list[bytes](), 0
+        async with aclosing(dispatcher.each(stream.chunks, timing)) as chunks:
+            async for chunk in chunks:
+                parts.append(chunk)
+                size += len(chunk)
+                if size > dispatcher.buffers:
+                    raise TooLarge(f"the stream has more than {dispatcher.buffers} bytes, which no function can answer")
+        return HttpResponse(stream.status, stream.headers, tuple(parts))
 
     async def _found(self, path: str, dialect: Dialect, visitor: Visitor, deadline: Deadline) -> RouteMatch:
         """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
@@ -186,9 +201,15 @@ class Rest:
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         with Leaving(receive) as leaving:
             leaving.begin(0)
-            async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
-                async for chunk in chunks:
-                    await exchange.proceed(chunk, send, self._tools.flight)
+            try:
+                async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
+                    async for chunk in chunks:
+                        await exchange.proceed(chunk, send, self._tools.flight)
+            except ServingError as error:
+                if stream.last is None:
+                    raise
+                timing.broke(error)
+                await exchange.proceed(stream.last(error), send, self._tools.flight)
         if leaving.left:
             return
         await send({"type": "http.response.body", "body": b""})

@@ -89,13 +89,17 @@ class Timing:
         if not self.ended:
             use.share()
 
+    def broke(self, error: ServingError) -> None:
+        """Notes what ended its stream, whose last part has the error."""
+        self.broken = error.fault.name, error.message[:SHOWN_CHARACTERS]
+
     def began(self, spent: int) -> None:
         self.spent = spent
 
     def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
         error = None if success else sys.exception()
         if isinstance(error, ServingError):
-            self.broken = error.fault.name, error.message[:SHOWN_CHARACTERS]
+            self.broke(error)
         if not self.ended:
             durations = (self.begun - self.came, decoded - self.begun, infer, 0)
             use.record(durations, self.size, self.protocol, success=success)

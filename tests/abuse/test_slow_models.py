@@ -112,6 +112,22 @@ def test_the_limit_holds_for_each_answer_of_a_stream(limited: tuple[Server, Path
     free(server, gate)
 
 
+@pytest.mark.parametrize(("path", "body", "parts"), [
+    ("/v2/models/waits/generate_stream", {"n": 5}, ["data: ", "data: "]),
+    ("/grps/v1/infer/predict?model=waits&streaming=true", {"gtensors": {"tensors": [
+        {"name": "n", "dtype": "DT_INT64", "shape": [1], "flat_int64": [5]}]}}, ["{", "}{"]),
+])  # fmt: skip
+def test_the_limit_ends_a_stream_over_rest_with_its_reason(
+    limited: tuple[Server, Path], path: str, body: Any, parts: list[str]
+) -> None:
+    """As a model's own error does: the answer is whole, and the client learns why."""
+    server, gate = limited
+    told = post(server, path, json.dumps(body).encode())
+    assert (told.status, LIMIT in told.text) == (200, True)
+    assert all(part in told.text for part in parts)
+    free(server, gate)
+
+
 def test_an_explanation_has_the_same_limit(limited: tuple[Server, Path]) -> None:
     """The model's own function hangs."""
     server, gate = limited

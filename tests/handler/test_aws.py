@@ -7,6 +7,8 @@ import base64
 import json
 import logging
 import re
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,10 +16,11 @@ from urllib.parse import quote
 import pytest
 
 from core.errors import InvalidInput
-from handler.aws import LARGEST_RESPONSE, Function
+from handler.aws import Function
+from handler.edge.function import answers
 from handler.edge.function.events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from tests.e2e.expected import ANSWERS, EVENTS, gist
-from tests.handler.calling import http, infer
+from tests.handler.calling import context, http, infer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,23 +222,97 @@ def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remed
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runtime would otherwise end the instance."""
-    monkeypatch.setattr("handler.edge.function.answers.WORTH_MEASURING", 1000)
+    assert answers.LARGEST_RESPONSE == 6_291_556
     assert function(infer(size=1000), None)["statusCode"] == 200
-    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5000)
+    monkeypatch.setattr("handler.edge.function.answers.LARGEST_RESPONSE", 3000)
     answer = function(infer(size=1000), None)
     assert answer["statusCode"] == 413
     error = json.loads(answer["body"])["error"]
-    assert "5000 are possible" in error
+    assert "at most 3000 are possible" in error
     assert "ask for fewer outputs" in error
     assert ", infer;dur=" in answer["headers"]["server-timing"]
-    assert LARGEST_RESPONSE == 6_291_556
+
+
+@pytest.mark.parametrize("headers", ["headers", "multiValueHeaders"])
+def test_a_load_balancer_takes_a_megabyte(function: Function, headers: str) -> None:
+    """It would answer a larger document with a 502 of its own. The document has what the text says."""
+    event = {
+        "path": "/v2/models/half_plus_three/infer",
+        "httpMethod": "POST",
+        "requestContext": {"elb": {}},
+        headers: {},
+    }
+    for size, status in ((250_000, 200), (300_000, 413)):
+        answer = function(event | {"body": infer(size=size)["body"]}, None)
+        assert answer["statusCode"] == status
+        assert len(json.dumps(answer)) <= 2**20
+    assert "1048576 are possible" in answer["body"]
+
+
+def test_a_direct_answer_is_measured_as_the_runtime_writes_it(function: Function) -> None:
+    """Python's JSON has a blank behind each comma: 5.2 MB become 6.5."""
+    x = {"name": "x", "shape": [1_300_000], "datatype": "FP32", "data": [1] * 1_300_000}
+    answer = function({"model_name": "half_plus_three", "inputs": [x]}, None)
+    assert re.match(r"the answer has 6500\d{3} bytes as Lambda counts them; at most 6291556 are", answer["error"])
+
+
+def test_a_header_of_a_model_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Models answer whole requests with headers of their own."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    source = "def http(request):\n    return 200, {'x-long': 'x' * 40_000}, 'y' * 6_260_000\n"
+    (tmp_path / "m/1/model.py").write_text(f"{source}def predict(inputs, parameters):\n    return inputs\n")
+    (tmp_path / "m/model-settings.json").write_text('{"http": {"path": "/own"}}')
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "true")
+    with closing(Function()) as function:
+        assert function(http("POST", "/own"), context(30))["statusCode"] == 413
+
+
+@pytest.mark.parametrize("event", [http("POST", "/v2", "no base64!", isBase64Encoded=True), infer(size=100)])
+def test_a_page_of_another_site_can_read_refusals(monkeypatch: pytest.MonkeyPatch, event: dict[str, Any]) -> None:
+    """Those of the function itself, too: a browser hides the others, with their remedies."""
+    monkeypatch.setenv("DRAGOMAN_CORS_ORIGINS", "https://a.example")
+    monkeypatch.setattr("handler.edge.function.answers.LARGEST_RESPONSE", 100)
+    with closing(Function()) as function:
+        answer = function(event | {"headers": {"origin": "https://a.example"}}, None)
+        assert answer["statusCode"] in (400, 413)
+        assert answer["headers"]["access-control-allow-origin"] == "https://a.example"
+
+
+STEPS = """
+import time, numpy as np
+metadata = {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+def predict(inputs, parameters):
+    yield {"y": np.array([0])}
+    time.sleep(float(inputs["n"][0]))
+    yield {"y": np.array([1])}
+"""
+
+
+@pytest.mark.parametrize(("timeout", "left"), [("0.2", 30), ("", 0.8)])
+def test_each_answer_of_a_stream_has_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, timeout: str, left: float
+) -> None:
+    """DRAGOMAN_TIMEOUT, and the function's own time. The client gets what there is, and the reason as an event."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m/1/model.py").write_text(STEPS)
+    for name, text in (("REPOSITORY", str(tmp_path)), ("ALLOW_CODE", "true"), ("TIMEOUT", timeout), ("PRELOAD", "m")):
+        monkeypatch.setenv(f"DRAGOMAN_{name}", text)
+    with closing(Function()) as function:
+        begun = time.monotonic()
+        answer = function(http("POST", "/v2/models/m/generate_stream", '{"n": [20]}'), context(left))
+        assert time.monotonic() - begun < 10
+        first, second = answer["body"].strip().split("\n\n")
+        assert (answer["statusCode"], json.loads(first.removeprefix("data: "))["y"]) == (200, 0)
+        assert "did not answer" in json.loads(second.removeprefix("data: "))["error"]
 
 
 def test_behind_a_load_balancer_with_many_values_the_refusal_says_where_the_time_went_as_well(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mangum's headers are lists there."""
-    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
+    monkeypatch.setattr("handler.edge.function.answers.LARGEST_FOR_ALB", 5)
     event = {"path": "/v2", "httpMethod": "GET", "requestContext": {"elb": {}}, "body": ""}
     told = [
         function({**event, headers: {}}, None)["headers"]["server-timing"]
@@ -247,7 +324,7 @@ def test_behind_a_load_balancer_with_many_values_the_refusal_says_where_the_time
 def test_refusals_are_timed_only_where_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """DRAGOMAN_SERVER_TIMING holds for all answers."""
     monkeypatch.setenv("DRAGOMAN_SERVER_TIMING", "false")
-    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
+    monkeypatch.setattr("handler.edge.function.answers.LARGEST_RESPONSE", 5)
     function = Function()
     for event in (http("GET", "/v2"), http("POST", "/v2", "no base64!", isBase64Encoded=True)):
         assert "server-timing" not in function(event, None)["headers"]

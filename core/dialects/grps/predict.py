@@ -100,6 +100,10 @@ def pinned(content: Content, spec: ModelSpec) -> Infer:
     return Infer(ModelRef(spec.name, spec.version), bound(content, spec))
 
 
+def _failed(error: ServingError) -> bytes:
+    return jsonio.dumps({"status": failure(error)})
+
+
 class _Phrasing:
     """The form of one request's answers."""
 
@@ -118,7 +122,7 @@ class _Phrasing:
         """Returns the answers as a stream. A failure before the first message raises: no status line was sent yet."""
         rest = iter(results)
         opening = tuple(self._body(result)[1] for result in islice(rest, 1))
-        return HttpStream(200, (OCTETS,), self._chunks(opening, rest))
+        return HttpStream(200, (OCTETS,), self._chunks(opening, rest), _failed)
 
     def _chunks(self, opening: tuple[bytes, ...], rest: Iterator[InferResult]) -> Iterator[bytes]:
         yield from opening
@@ -126,7 +130,7 @@ class _Phrasing:
             for result in rest:
                 yield self._body(result)[1]
         except ServingError as error:
-            yield jsonio.dumps({"status": failure(error)})
+            yield _failed(error)
         finally:
             if isinstance(rest, Generator):  # a tuple's iterator has nothing to close
                 rest.close()

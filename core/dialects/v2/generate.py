@@ -144,7 +144,7 @@ class _Phrasing:
         """Returns the answers as events. A failure before the first one raises: no status line was sent yet."""
         rest = iter(results)
         opening = tuple(self._event(result) for result in islice(rest, 1))
-        return HttpStream(200, EVENTS, self._events(opening, rest))
+        return HttpStream(200, EVENTS, self._events(opening, rest), self._failed)
 
     def _events(self, opening: tuple[bytes, ...], rest: Iterator[InferResult]) -> Iterator[bytes]:
         yield from opening
@@ -152,11 +152,14 @@ class _Phrasing:
             for result in rest:
                 yield self._event(result)
         except ServingError as error:
-            told = {ID_MEMBER: self._own_id.decode()} if self._own_id else {}
-            yield b"data: %b\n\n" % jsonio.dumps({"error": error.message, **told})
+            yield self._failed(error)
         finally:
             if isinstance(rest, Generator):  # a tuple's iterator has nothing to close
                 rest.close()
+
+    def _failed(self, error: ServingError) -> bytes:
+        told = {ID_MEMBER: self._own_id.decode()} if self._own_id else {}
+        return b"data: %b\n\n" % jsonio.dumps({"error": error.message, **told})
 
     def _event(self, result: InferResult) -> bytes:
         return b"data: %b\n\n" % self._text(result)

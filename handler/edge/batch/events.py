@@ -4,12 +4,11 @@ A queue's messages, and events that a caller puts into the function itself, need
 this server. A setting turns them on, because they let everybody infer who may send to the queue.
 """
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-
-import orjson
 
 from core.errors import InvalidInput, ModelUnavailable, ServingError, escaped, shown
 from core.ports import Models
@@ -77,7 +76,7 @@ class RecordEvents:
                 f"the batch has the id {shown(name)}; expected letters, digits and ._-, which name a result"
             )
         own = {key: value for key, value in message.items() if key != "id"}
-        left: dict[str, ServingError | None] = self._runner.run([(name, orjson.dumps(own))], context)
+        left: dict[str, ServingError | None] = self._runner.run([(name, json.dumps(own).encode())], context)
         if name in left:
             reason = left[name] or ModelUnavailable("no time was left")
             log.warning("batch %s: %s", escaped(name), reason.message)

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from core.deadline import NEVER, Deadline
@@ -17,9 +18,10 @@ T = TypeVar("T")
 
 
 class Inline:
-    """Takes the place of dispatch.Threads."""
+    """Takes the place of dispatch.Threads. `buffers`: the most bytes of an answer, which its caller gets as a whole."""
 
     loaders = None
+    buffers = 8 * 2**20  # more than a function can answer
 
     def __init__(self, settings: Settings) -> None:
         self._timeout = settings.timeout
@@ -36,8 +38,11 @@ class Inline:
         """Returns the job's answer. Raises ServingError, TimedOut at the time limit or before the function's own."""
         if waits not in (Waits.MODEL, Waits.LONG):
             return job.run()
-        limit = _Limit(job.timing, self._timeout, job.timing.deadline if self._knows_end else NEVER)
-        return self._watchdog.guard(job.run, limit.due, limit.late)
+        return self._guarded(job.timing, job.run)
+
+    def _guarded(self, timing: Timing, work: Callable[[], T]) -> T:
+        limit = _Limit(timing, self._timeout, timing.deadline if self._knows_end else NEVER)
+        return self._watchdog.guard(work, limit.due, limit.late)
 
     async def work(self, work: Callable[[], T], *, is_quick: bool) -> T:  # noqa: ARG002 - as Threads
         return work()
@@ -54,7 +59,7 @@ class Inline:
     def each(self, items: Iterable[T], timing: Timing) -> AsyncGenerator[T]:
         from handler.edge.dispatch import streams  # noqa: PLC0415 - few requests of a function
 
-        return streams.each(items, None, owner=timing)
+        return streams.each(items, None, owner=timing, here=partial(self._guarded, timing))
 
     def trouble(self, _name: str) -> str:
         """Returns "": no other work runs beside the request."""

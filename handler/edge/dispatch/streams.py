@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -19,12 +19,16 @@ GRACE_SECONDS: Final = 5
 
 
 async def each(
-    items: Iterable[T], workers: "Workers | None", spec: "ModelSpec | None" = None, owner: "Owner | None" = None
+    items: Iterable[T],
+    workers: "Workers | None",
+    spec: "ModelSpec | None" = None,
+    owner: "Owner | None" = None,
+    here: Callable[[Callable[[], Any]], Any] = lambda step: step(),
 ) -> AsyncGenerator[T]:
     """Yields the items. A worker thread makes each one when the previous one was taken; without workers, this thread.
 
     `spec`: the model that makes them. Its time limit holds for each item. `owner`: counts a failure at that limit,
-    and the time of each step.
+    and the time of each step. `here`: does a step in this thread, within a time limit.
 
     A tuple's items exist already. The iterator is closed if the caller leaves early or is cancelled.
     """
@@ -36,7 +40,7 @@ async def each(
     try:
         while True:
             if workers is None:
-                item = steps.next()
+                item = here(steps.next)
             else:
                 item = await workers.run(steps.next, spec, admitted=True, owner=owner)
             if item is END:

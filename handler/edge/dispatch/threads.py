@@ -40,6 +40,8 @@ PROBE_SECONDS: Final = 2.0
 class Threads:
     """Runs a request in a thread that suits its possible waits."""
 
+    buffers = 0
+
     def __init__(self, settings: Settings) -> None:
         self._patience = settings.patience
         self._workers = Workers(settings.threads, settings.queue, settings.timeout, settings.queue_time)

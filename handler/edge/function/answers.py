@@ -4,15 +4,19 @@ import base64
 import json
 from typing import Any, Final
 
+from core.errors import TooLarge
 from core.wire import HttpResponse
 from handler.edge.function.members import EventForm, form_of
 
 LARGEST_RESPONSE: Final = 6_291_556
 """The most bytes of a function's JSON document. With one more, the runtime ends this instance."""
-WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
-"""A body of fewer characters fits even if each one is escaped to seven bytes."""
+LARGEST_FOR_ALB: Final = 1024 * 1024
+"""The most bytes of a document that an ALB takes (AWS documentation, "Lambda functions as targets")."""
+ESCAPED: Final = 7
+"""The most bytes of a character in JSON, and the most that a number of JSON grows when Python writes it."""
 ENVELOPE: Final = 4096
-"""Room for the document's other members: status and headers."""
+"""Room for the names of headers, and other small members."""
+REMEDY: Final = "ask for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
 SERVER_TIMING: Final = "server-timing"
 
 
@@ -39,8 +43,31 @@ def plain(response: HttpResponse, timing: str, event: Any) -> dict[str, Any]:
     }
 
 
-def document_size(body: str) -> int:
-    """Returns the bytes of the document that the runtime will make from a response's body."""
-    if len(body) < WORTH_MEASURING:
-        return len(body)
-    return len(json.dumps(body, ensure_ascii=False).encode()) + ENVELOPE
+def too_large(response: dict[str, Any], limit: int) -> TooLarge | None:
+    """Returns the refusal of an answer that its caller cannot get, None for one that it can. `limit`: bytes."""
+    body: str = response.get("body") or ""
+    headers = sum(map(len, (response.get("headers") or {}).values()))
+    if ESCAPED * (len(body) + headers) < limit - ENVELOPE:
+        return None
+    return refusal(_size(response), limit)
+
+
+def too_large_alone(document: Any, text: str) -> TooLarge | None:
+    """Returns the same for a document without HTTP. `text`: as it is written without blanks, and with short numbers."""
+    return None if ESCAPED * len(text) < LARGEST_RESPONSE else refusal(_size(document), LARGEST_RESPONSE)
+
+
+def refusal(size: int, limit: int) -> TooLarge | None:
+    if size <= limit:
+        return None
+    return TooLarge(f"the answer has {size} bytes as Lambda counts them; at most {limit} are possible: {REMEDY}")
+
+
+def limit_of(event: Any) -> int:
+    """Returns the most bytes of a document that an event's sender takes."""
+    return LARGEST_FOR_ALB if form_of(event) is EventForm.ALB else LARGEST_RESPONSE
+
+
+def _size(document: Any) -> int:
+    """Returns the bytes of a document as Lambda's runtimes write it."""
+    return len(json.dumps(document, ensure_ascii=False).encode(errors="replace"))

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput, escaped, shown
-from handler.edge.function.members import EventForm, checked, form_of, id_of
+from handler.edge.function.members import EventForm, checked, form_of, telling
 
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
@@ -175,7 +175,7 @@ def scope_of(event: Mapping[str, Any], base_path: str) -> dict[str, Any]:
     stage = context.get("stage") if form in (EventForm.V2, EventForm.V1) else ""
     texts = (each if isinstance(each, str) else "" for each in (inner.get("method"), inner.get("path"), stage))
     method, path, stage = texts
-    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": id_of(event)}
+    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": telling(event)}
 
 
 def direct(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Member(NamedTuple):
 
 Table = Mapping[str, Member]
 REQUIRED: Final = object()
+TELLING: Final = frozenset((REQUEST_ID, b"content-type", b"origin"))
+"""The headers on which a refusal's form depends: its id, its protocol, and the page that may read it."""
 LISTS: Final = frozenset((list, type(None)))
 LINE_END: Final = re.compile("[\r\n\0]")
 KINDS: Final[Mapping[type, str]] = {dict: "an object", list: "an array"}
@@ -52,14 +54,16 @@ def form_of(event: Mapping[str, Any]) -> EventForm:
     return EventForm.V1 if event.get("version") == "1.0" else EventForm.REST
 
 
-def id_of(event: Mapping[str, Any]) -> tuple[Header, ...]:
-    """Returns the header with the client's own id of the request, if the event has it."""
-    for headers in (event.get("headers"), event.get("multiValueHeaders")):
+def telling(event: Mapping[str, Any]) -> list[Header]:
+    """Returns those headers of an event, whatever it is, that its refusal depends on."""
+    found: dict[bytes, bytes] = {}
+    for headers in (event.get("multiValueHeaders"), event.get("headers")):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             text = value[-1] if isinstance(value, list) and value else value
-            if isinstance(name, str) and name.lower() == REQUEST_ID.decode() and isinstance(text, str):
-                return ((REQUEST_ID, text.encode("utf-8", "replace")),)
-    return ()
+            key = name.lower().encode("utf-8", "replace") if isinstance(name, str) else b""
+            if key in TELLING and isinstance(text, str):
+                found[key] = text.encode("utf-8", "replace")
+    return [*found.items()]
 
 
 def checked(event: Mapping[str, Any], form: EventForm) -> dict[str, Any]:

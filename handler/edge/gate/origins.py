@@ -1,6 +1,7 @@
 """Decides where a request comes from: this machine or another one, a page of this server or of another site."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from core.wire import Header, HttpStream
@@ -96,16 +97,18 @@ class Sharing:
 
     def wrapped(self, scope: Scope, send: Send) -> Send:
         """Returns `send` with the headers that let the page read the answer, errors included."""
-        origin = next(iter(_values(scope, b"origin")), b"")
 
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = self._shared(origin, list(message.get("headers", ())))
+                message["headers"] = self.shared(scope, message.get("headers", ()))
             await send(message)
 
         return sending
 
-    def _shared(self, origin: bytes, headers: list[Header]) -> list[Header]:
+    def shared(self, scope: Scope, headers: Iterable[Header]) -> list[Header]:
+        """Returns an answer's headers with those that let the page read it."""
+        origin = next(iter(_values(scope, b"origin")), b"")
+        headers = list(headers)
         if self._every:
             return [*headers, (b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED)]
         # A cache must not keep the answer to one origin for another, one without permission included.

@@ -50,8 +50,8 @@ def line(entry: Entry, given: str, namespace: str, service: str, *, is_cold: boo
         "cold_start": is_cold,
         "protocol": protocol,
         "status": str(status),
-        "model": model,
-        "version": version,
+        "model": model[:LONGEST],
+        "version": version[:LONGEST],
         **({"reason": entry.reason.fault} if entry.reason is not None else {}),
         **{name: value for name, (_, value) in metrics.items()},
     }

@@ -8,6 +8,7 @@ from core.wire import REQUEST_ID, HttpResponse
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.record import ID_KEY, Failure, Record, drawn, sent_in
+from handler.edge.timing import Timing
 
 
 class Invocation:
@@ -43,6 +44,12 @@ class Invocation:
         record.error, record.status = Failure.of(error), response.status
         record.sent = response.length
         return response._replace(headers=(*response.headers, (REQUEST_ID, record.request_id)))
+
+    @property
+    def timing(self) -> Timing:
+        """The times of its request, as far as it came."""
+        found = None if self._record is None else self._record.timing
+        return Timing() if found is None else found
 
     def __enter__(self) -> Self:
         return self

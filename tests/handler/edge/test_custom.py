@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,31 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
     assert told(ask(app, "POST", "/own/path", {}, b"model=chat-1"))[1]["query"] == {"model": "chat-1"}
 
 
-def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
+@pytest.fixture
+def threads(folder: Path) -> Iterator[App]:
+    """Such an application on a server, which sends pieces."""
+    with closing(make(folder)) as made:
+        yield made
+
+
+def test_a_function_that_answers_once_keeps_a_stream(folder: Path) -> None:
+    """So a failure has its own status, whenever it comes, and a stream without an end does not fill the memory."""
+    with closing(make(folder, inline=True)) as app:
+        start, *bodies = ask(app, "POST", PATH, {"stream": 100})
+        assert (start["status"], dict(start["headers"])[b"content-type"]) == (200, b"text/event-stream")
+        assert b"".join(each["body"] for each in bodies) == b"".join(b"data: %d\n\n" % n for n in range(100))
+        assert told(ask(app, "POST", PATH, {"stream": 1, "break": True})) == (
+            500,
+            {"error": "model 'chat' raised RuntimeError"},
+        )
+        app.dispatcher.buffers = 1000  # type: ignore[misc] # a shorter test
+        status, body = told(ask(app, "POST", PATH, {"stream": 10**9}))
+        assert (status, "more than 1000 bytes" in body["error"]) == (413, True)
+
+
+def test_a_stream_is_sent_piece_by_piece(threads: App) -> None:
     """Each piece is a message of its own, with the content type that the model set."""
-    start, *bodies = ask(app, "POST", PATH, {"stream": 100})
+    start, *bodies = ask(threads, "POST", PATH, {"stream": 100})
     headers = dict(start["headers"])
     assert b"start;desc=" in headers.pop(b"server-timing")
     assert headers.pop(b"x-request-id")
@@ -127,16 +150,16 @@ def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
     assert bodies[-1] == {"type": "http.response.body", "body": b""}
 
 
-def test_a_stream_stops_when_its_client_goes(app: App) -> None:
+def test_a_stream_stops_when_its_client_goes(threads: App) -> None:
     """The application sends no more pieces to a client that has left."""
-    sent = ask(app, "POST", PATH, {"stream": 10**9}, gone=True)
+    sent = ask(threads, "POST", PATH, {"stream": 10**9}, gone=True)
     assert 0 < len(sent) < 10
 
 
-def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
+def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(threads: App) -> None:
     """The failure is raised to the server, which cuts the connection."""
     with pytest.raises(Exception, match="raised RuntimeError"):
-        ask(app, "POST", PATH, {"stream": 1, "break": True})
+        ask(threads, "POST", PATH, {"stream": 1, "break": True})
 
 
 def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:

@@ -187,7 +187,7 @@ def test_the_deadline_of_a_call_ends_its_questions_to_the_store(
         await called(b"", timeout=1.5)
 
     served(app, work)
-    assert 0 < left[0] <= 1.5
+    assert 0 < left[0] < 1.6  # on grpc's clock
 
 
 class Aborted(Exception):

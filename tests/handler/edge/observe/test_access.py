@@ -139,7 +139,7 @@ def test_what_a_function_answers_instead_is_one_line(
     """An event that does not become a request, and an answer that the runtime would not carry. Mangum has no line."""
     with closing(function(DRAGOMAN_ACCESS_LOG="true")) as made:
         if what == "too large":
-            monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
+            monkeypatch.setattr("handler.edge.function.answers.LARGEST_RESPONSE", 5)
         elif what == "a mistake of ours":
             monkeypatch.setattr(made, "_mangum", None)
         answer = made(sent, None)

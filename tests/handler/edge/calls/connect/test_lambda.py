@@ -96,8 +96,7 @@ def test_an_answer_that_a_function_cannot_carry_is_refused_in_the_clients_own_fo
     function: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, content_type: str
 ) -> None:
     """The refusal names the limit instead of an answer at which Lambda's runtime would end the instance."""
-    monkeypatch.setattr("handler.edge.function.answers.WORTH_MEASURING", 10)
-    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 10)
+    monkeypatch.setattr("handler.edge.function.answers.LARGEST_RESPONSE", 10)
     body = BODY if content_type in (PROTO, JSON) else envelope(BODY)
     answer = function(f"/{OIP}/ModelInfer", content_type, base64.b64encode(body) if content_type == TEXT else body)
     if content_type in (PROTO, JSON):
