@@ -66,7 +66,7 @@ def status_of(error: ServingError) -> int:
 def headers_of(error: ServingError) -> list[Header]:
     """Returns the headers of any dialect's refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3).
 
-    A 401 names the scheme of its credential (RFC 6750 3).
+    A 401 names the scheme of its credential (RFC 6750 3). What may pass by itself can be tried again after a second.
     """
     headers: list[Header] = []
     if isinstance(error, Unauthenticated):
@@ -75,8 +75,9 @@ def headers_of(error: ServingError) -> list[Header]:
         headers.append((b"allow", ", ".join(error.allowed).encode()))
     if isinstance(error, UnsupportedEncoding):
         headers.append((b"accept-encoding", b"gzip, deflate"))
-    if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    seconds = error.retry_after
+    if seconds is not None or error.fault is Fault.UNAVAILABLE:
+        headers.append((b"retry-after", b"%d" % max(1, round(seconds or 1))))
     return headers
 
 

@@ -183,6 +183,7 @@ def test_a_long_body_leaves_the_event_loop_however_quick_its_model_is(
 ) -> None:
     """What a model has proved with long bodies does not count for reading them."""
     monkeypatch.setattr(app.registry, "is_quick", lambda *_: True)
+    ask(app, "POST", "/v2/repository/models/half_plus_three/load", b"{}")
     changed = watched(app, monkeypatch)
     for size, threads in ((QUICKLY_READ // 2, 0), (2 * QUICKLY_READ, 1)):
         body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}], "id": " " * size}
