@@ -118,14 +118,15 @@ def test_keys_of_s3_events_are_decoded() -> None:
         ("/v2/x", "$default", "", "/v2/x", ""),
         ("/api/v2", "prod", "/api", "/v2", "/api"),
         ("/v2x/v2", "prod", "/v2", "/v2x/v2", ""),
-        ("/v2/models", "v2", "/api", "/v2/models", ""),
+        ("/prod/v2/x", "prod", "/api", "/v2/x", "/prod"),
+        ("/v2/v2/models", "v2", "/api", "/v2/models", "/v2"),
         (None, "$default", "", "/", ""),
     ],
 )
 def test_stage_or_base_path_is_cut_off_at_a_segments_end(
     path: Any, stage: str, base: str, rest: str, root: str
 ) -> None:
-    """HTTP APIs leave it in the path; a mapping's path stands there instead of the stage."""
+    """HTTP APIs leave it in the path. A mapping's path stands there instead, unless the API's own address was asked."""
     event, found = normalised({"requestContext": {"http": {"path": path}, "stage": stage}}, base)
     assert (event["requestContext"]["http"]["path"], found) == (rest, root)
 

@@ -135,7 +135,7 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
     if form is EventForm.V2:
         context.pop("elb", None)  # Mangum takes it for a load balancer's
         http = context["http"]
-        root, http["path"] = _split(http["path"] or "/", base_path or _prefix(context["stage"]))
+        root, http["path"] = _split(http["path"] or "/", base_path, _prefix(context["stage"]))
         copy["version"] = "2.0"
         return copy, root
     if form is EventForm.REST:
@@ -150,7 +150,7 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
         elif name == "multiValueHeaders":
             copy[name] = _headers(copy[name], form, body)
     stage = _prefix(context["stage"]) if form is EventForm.V1 else ""
-    root, copy["path"] = _split(copy["path"] or "/", base_path or stage)
+    root, copy["path"] = _split(copy["path"] or "/", base_path, stage)
     outer, inner = context["path"].rstrip("/"), copy["path"].rstrip("/")
     if not root and outer.endswith(inner):  # a REST API names its stage here only
         root = outer.removesuffix(inner)
@@ -175,7 +175,7 @@ def scope_of(event: Mapping[str, Any], base_path: str) -> dict[str, Any]:
     stage = context.get("stage") if form in (EventForm.V2, EventForm.V1) else ""
     texts = (each if isinstance(each, str) else "" for each in (inner.get("method"), inner.get("path"), stage))
     method, path, stage = texts
-    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": telling(event)}
+    return {"method": method, "path": _split(unquote(path), base_path, _prefix(stage))[1], "headers": telling(event)}
 
 
 def direct(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,9 +198,11 @@ def _prefix(stage: str) -> str:
     return f"/{stage}" if stage and stage != "$default" else ""
 
 
-def _split(path: str, prefix: str) -> tuple[str, str]:
-    if prefix and (path == prefix or path.startswith(prefix + "/")):
-        return prefix, path[len(prefix) :] or "/"
+def _split(path: str, *prefixes: str) -> tuple[str, str]:
+    """Cuts off the first prefix that the path has: an API with a mapping has its own address, with a stage, too."""
+    for prefix in prefixes:
+        if prefix and (path == prefix or path.startswith(prefix + "/")):
+            return prefix, path[len(prefix) :] or "/"
     return "", path
 
 
