@@ -95,7 +95,8 @@ def index(options: CommandOptions) -> None:
 @json_lines
 def sign(options: CommandOptions) -> None:
     if options.unsigned is (options.key is not None):
-        raise click.UsageError("one of --key and --unsigned is needed", click.get_current_context())
+        told = "not both of" if options.unsigned else "one of"
+        raise click.UsageError(f"{told} --key and --unsigned is needed", click.get_current_context())
     from handler.commands.publish import signing  # noqa: PLC0415 - as above
 
     with_settings(signing.sign, options)

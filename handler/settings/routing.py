@@ -28,7 +28,7 @@ def version_policy(value: Any) -> VersionPolicy:
         return VersionPolicy()
     policy = an_object(value, "version_policy")
     if len(policy) != 1 or next(iter(policy)) not in ("latest", "all", "specific"):
-        raise Wrong("version_policy", policy, "one of latest, all, specific")
+        raise Wrong("version_policy", policy, "exactly one of latest, all, specific")
     kind, options = next(iter(policy.items()))
     options = an_object(options, f"version_policy.{kind}")
     if kind == "all":

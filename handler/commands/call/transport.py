@@ -93,11 +93,21 @@ class HttpTransport:
 
     def _call(self, packet: Packet) -> Landed:
         path, headers = self._path + packet.path, {**self._headers, **packet.headers}
-        self._connection.request(packet.method, path, packet.body or None, headers)
-        answer = self._connection.getresponse()
+        try:
+            self._connection.request(packet.method, path, packet.body or None, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = self._early()  # a server that refuses a body need not have read it
+        else:
+            answer = self._connection.getresponse()
         body = answer.read()
         self._used = True
         return Landed(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+
+    def _early(self) -> http.client.HTTPResponse:
+        """Returns the answer of a server that did not take the whole body. Raises OSError."""
+        answer: http.client.HTTPResponse = self._connection.getresponse()
+        answer.will_close = True
+        return answer
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -84,7 +84,8 @@ def _read_pipeline(version: LocalVersion) -> None:
     try:
         said = pipeline.read(path.read_bytes())
     except Wrong as wrong:
-        raise Refused(f"{path}: {wrong}") from None
+        other = "" if path.name == PIPELINE else "; for a file of another library's: `dragoman convert`"
+        raise Refused(f"{path}: {wrong}{other}") from None
     for call in said.functions:
         file = call.function.file if isinstance(call.function, TokenizerSettings) else None
         if file is not None and version.source(str(PurePosixPath(file))) is None:

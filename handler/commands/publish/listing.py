@@ -15,6 +15,7 @@ from handler.commands.meter import human
 from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
+from handler.commands.refused import Refused
 from handler.commands.tables import TableRow
 from handler.lifecycle.repository import Listing, Repository, Version, folders_of
 from handler.settings import Settings
@@ -72,8 +73,8 @@ def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
-    if text != settings.repository and is_name(text) and not Path(text).is_dir():
-        whole = str(targets.model(text, settings.repository))
+    if text != settings.repository and is_name(text):
+        whole = _named(settings, text)
     found = shelf.items(settings, whole, "")
     paths = [item.path for item in found]
     if any(map(shelf.is_of_model, paths)) and not any(map(shelf.is_below_model, paths)):
@@ -85,6 +86,17 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
         if separator and is_name(name):
             models.setdefault(name, []).append(item._replace(path=path))
     return whole, models
+
+
+def _named(settings: Settings, name: str) -> str:
+    """Returns the model of the repository, or the folder here that has its name, if there is no such model."""
+    model = str(targets.model(name, settings.repository))
+    if not Path(name).is_dir():
+        return model
+    try:
+        return model if shelf.items(settings, model, "") else name
+    except Refused:
+        return name
 
 
 def _rows(store: shelf.Listed, name: str, items: Sequence[ListedFile]) -> Iterator[Row]:

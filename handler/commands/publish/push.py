@@ -12,6 +12,7 @@ from handler.commands.publish.buckets import opened
 from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
+from handler.lifecycle.repository import TRITON
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
 from handler.stores.paths import expanded
@@ -38,7 +39,9 @@ def run(options: CommandOptions, settings: Settings) -> None:
         if signs is None:
             signing.check(job.version)
         _check(job, text, settings, None if options.no_check else meter)
-    served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
+    said = parse(target.name, text)
+    _tell_unused(Path(options.model), said.note if found.settings is not None else "", meter)
+    served = said.version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:
         with TemporaryDirectory(prefix="push-") as made:
             version, how = job.version, ""
@@ -64,6 +67,14 @@ def run(options: CommandOptions, settings: Settings) -> None:
             optimized=how or None,
             settings="replaced" if replaced else None,
         )
+
+
+def _tell_unused(source: Path, note: str, meter: Meter) -> None:
+    """Says what of the source has no effect. `note`: on the keys of its settings."""
+    if note:
+        meter.say(note)
+    if (source / TRITON).is_file():
+        meter.say(f"{TRITON} is not pushed: put what it says into {FILE} (docs/triton.md)")
 
 
 def _check_place(there: shelf.RepositoryModel, target: targets.Target, settings: Settings) -> None:

@@ -1,6 +1,9 @@
 """Reads the target of a command line: a model in a repository, or a repository."""
 
 import os
+import re
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from core.records import NamedTuple
@@ -10,6 +13,8 @@ from handler.settings import InvalidSettings
 from handler.stores.directory import is_name
 from handler.stores.paths import path_of
 
+MISTYPED: Final = re.compile(rf"(?:{'|'.join(BUCKETS)}|http|file)(?::|//)")
+"""Addresses with a slash or a colon too few, which would be folders here."""
 EXPECTED = "expected s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, https://host/path or a path"
 
 
@@ -45,7 +50,7 @@ def repository(text: str) -> str:
             return path_of(text, "the repository")
         except InvalidSettings as wrong:
             raise Refused(str(wrong)) from None
-    if separator:
+    if separator or (MISTYPED.match(text) and not Path(text).exists()):
         raise Refused(f"{text!r} is neither a folder nor the address of a known store; {EXPECTED}")
     return text
 

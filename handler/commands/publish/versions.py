@@ -104,7 +104,10 @@ def _numbered(path: Path) -> list[LocalVersion]:
 def _single(path: Path) -> tuple[LocalFile, ...]:
     marker = BY_SUFFIX.get(path.suffix)
     if marker is None:
-        raise Refused(f"{path} is not a model file; expected {' or '.join('*' + suffix for suffix in BY_SUFFIX)}")
+        raise Refused(
+            f"{path} is not a model file; expected *.onnx, *.py or pipeline.json. `dragoman convert` makes an ONNX "
+            "model of other libraries' files"
+        )
     beside = external.locations(path) if marker.endswith(".onnx") else ()
     return (local_file(marker, path), *(local_file(each, path.parent / each) for each in beside))
 

@@ -106,11 +106,12 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
     if file is not None:
         lines.append(f"dragoman reads settings from {file}")
     place = "" if url == USUAL else f" --url {url}"
+    key = ("", "") if settings.auth == "none" else (" -H 'Authorization: Bearer KEY'", " --key KEY")
     for example in seen.models[:1]:
-        lines += ["", "Try:", f"  curl {url}/v2/models/{_in_url(example)}"]
-        lines.append(f"  {called()} infer {_in_shell(example)} --sample{place}")
-        lines.append(f"  curl -X POST {url}/v2/repository/index")
-    lines += ["", f"Status page: {url}/   API: {url}/docs"]
+        lines += ["", "Try:", f"  curl{key[0]} {url}/v2/models/{_in_url(example)}"]
+        lines.append(f"  {called()} infer {_in_shell(example)} --sample{place}{key[1]}")
+        lines.append(f"  curl{key[0]} -X POST {url}/v2/repository/index")
+    lines += ["", f"Status page: {url}/   API: {url}/docs"] if settings.site else []
     _say(lines, seen)
 
 

@@ -335,3 +335,12 @@ def test_what_a_protocol_cannot_carry_is_said() -> None:
             protocols.PROTOCOLS[protocol].write(X, [tensor])
     packet = protocols.PROTOCOLS["v1"].write(X, [odd])
     assert json.loads(packet.body) == {"inputs": {"x": [{"b64": "/w=="}]}}
+
+
+def test_a_server_that_refuses_a_body_early_is_heard(tmp_path: Path, run: Run) -> None:
+    """It closes the connection while the body is being sent."""
+    with serve_rpc(tmp_path / "log", REPOSITORY=str(ROOT / "models"), MAX_BODY_BYTES="100000") as server:
+        url = f"http://{server.netloc}"
+        for _ in range(3):
+            code, _, err = run("infer", "iris", "--sample", "--rows", "1000000", "--url", url)
+            assert (code, "at most 100000" in err) == (1, True)

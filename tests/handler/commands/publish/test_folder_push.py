@@ -292,7 +292,8 @@ def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> 
     (tmp_path / "double.py").write_text("def predict(inputs, parameters): return inputs\n")
     assert run("push", tmp_path / "double.py", tmp_path / "r" / "double")[0] == 0
     assert below(tmp_path / "r" / "double") == ["1/model.py"]
-    assert "is not a model file; expected *.onnx or *.py" in run("push", tmp_path / "m" / "other.txt", target)[2]
+    told = run("push", tmp_path / "m" / "other.txt", target)[2]
+    assert "expected *.onnx, *.py or pipeline.json. `dragoman convert` makes" in told
 
 
 @pytest.mark.parametrize("command", [("push", "nothing"), ("push", "nothing.onnx")])
@@ -435,7 +436,7 @@ def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None
     (("pull",), "Missing argument '[REPOSITORY/]NAME'."),
     (("pull", "s3://b/m", "--all", "--version", "1"), "--version and --all exclude each other"),
     (("sign", "m"), "one of --key and --unsigned is needed"),
-    (("sign", "m", "--key", "k", "--unsigned"), "one of --key and --unsigned is needed"),
+    (("sign", "m", "--key", "k", "--unsigned"), "not both of --key and --unsigned is needed"),
     (("convert",), "Missing argument 'REPOSITORY/NAME'."),
     (("keys", "new"), "Missing option '--name'."),
 ])  # fmt: skip
@@ -563,3 +564,28 @@ def test_a_model_that_fails_its_warm_up_is_refused(run: Any, tmp_path: Path) -> 
     assert run("push", source, tmp_path / "r" / "m") == (1, "", told)
     (source / "model-settings.json").write_text('{"warmup": [{"random": true}]}')
     assert run("push", source, tmp_path / "r" / "m")[0] == 0
+
+
+def test_what_a_push_leaves_out_is_named(run: Any, tmp_path: Path) -> None:
+    """Triton's configuration, and keys that no server reads."""
+    adds(1, tmp_path / "m" / "1")
+    (tmp_path / "m" / "config.pbtxt").write_text("max_batch_size: 8")
+    (tmp_path / "m" / "model-settings.json").write_text('{"canry": {}}')
+    code, _, err = run("push", tmp_path / "m", tmp_path / "r" / "m")
+    assert (code, err.splitlines()) == (0, [
+        "model-settings.json has the unknown key 'canry' (did you mean 'canary'?)",
+        "config.pbtxt is not pushed: put what it says into model-settings.json (docs/triton.md)",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["s3:/b/m", "s3//b/m", "gs:b/m", "https:/h/m"])
+def test_an_address_with_a_letter_too_few_is_no_folder(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Unless there is a folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    source = adds(1, tmp_path / "m")
+    assert "nor the address of a known store" in run("push", source, target)[2]
+    Path(target).parent.mkdir(parents=True)
+    Path(target).mkdir()
+    assert run("push", source, target)[0] == 0

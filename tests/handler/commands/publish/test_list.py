@@ -128,6 +128,20 @@ def test_one_model_of_a_bucket_is_listed_alone(run: Any, bucket: Bucket) -> None
         assert states(run("list", f"{bucket.uri}/{name}/", "--json")[1]) == [row for row in STATES if row[0] == name]
 
 
+def test_a_name_is_the_repositorys_model_before_a_folder_here(
+    run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pull` makes such a folder. One of another name is listed."""
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(folder))
+    monkeypatch.chdir(folder.parent)
+    for name, versions in (("padded", "12"), ("other", "7")):
+        for version in versions:
+            adds(1, folder.parent / name / version)
+    (folder.parent / "padded" / "9").mkdir()
+    assert states(run("list", "padded", "--json")[1]) == [row for row in STATES if row[0] == "padded"]
+    assert states(run("list", "other", "--json")[1]) == [("other", "7", "served", "")]
+
+
 def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: Path) -> None:
     """A prefix without objects is empty; a folder that does not exist is a typing error."""
     assert run("list", bucket.uri) == (0, f"there is no model at {bucket.uri}\n", "")

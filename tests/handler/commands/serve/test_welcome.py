@@ -23,3 +23,13 @@ def test_a_models_name_is_one_word_of_a_shell(name: str, capsys: pytest.CaptureF
     assert len(shlex.split(curl)) == 2
     assert not set(curl) & set("$;<>&'\"()")
     assert unquote(curl.rsplit("/", 1)[1]) == name
+
+
+def test_the_commands_have_a_place_for_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where clients need one. Without the site, nobody is sent to it."""
+    settings = Settings.from_env({"DRAGOMAN_AUTH": "keys", "DRAGOMAN_SITE": "false"})
+    welcome.say(welcome.Glance(("m",), ""), settings, URL, "", None)
+    out = capsys.readouterr().out
+    assert f"  curl -H 'Authorization: Bearer KEY' {URL}/v2/models/m\n" in out
+    assert "infer m --sample --key KEY\n" in out
+    assert "Status page" not in out
