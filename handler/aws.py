@@ -30,7 +30,7 @@ from core.operations import State
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
-from handler.edge.function.answers import limit_of, plain, timing_of, too_large, too_large_alone
+from handler.edge.function.answers import plain, timing_of, too_large, too_large_alone
 from handler.edge.function.events import (
     INIT_SECONDS,
     Kind,
@@ -217,7 +217,8 @@ class Function:
             normal, http.root = normalised(event, self._base_path)
         except ServingError as error:
             return self._refused(error, event, http)
-        is_deflated = form_of(event) is EventForm.REST and not http.streamed  # a gateway that streams does not compress
+        form = form_of(event)
+        is_deflated = form is EventForm.REST and not http.streamed  # a gateway that streams does not compress
         http.least = COMPRESS_FROM_INLINE if is_deflated else COMPRESS_FROM
         normal[EVENT] = http
         try:
@@ -232,7 +233,7 @@ class Function:
             return self._refused(ModelFailed(INTERNAL), event, http)
         if response is STREAMED:
             return response
-        excess = too_large(response, limit_of(event))
+        excess = too_large(response, form)
         return response if excess is None else self._refused(excess, event, http, timing_of(response))
 
     def _refused(self, error: ServingError, event: Any, http: HttpEvent, timing: str | None = None) -> dict[str, Any]:

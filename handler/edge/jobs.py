@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from core import engine
@@ -135,7 +136,7 @@ class Job(Generic[T]):
         ref = codec.named()
         answer: T
         if ref is not None:
-            answer = engine.answer_with(self.models.use(ref, timing), self._bound, codec.finish, timing)
+            answer = engine.answer_with(self.models.use(ref, timing), partial(self._bound, ref), codec.finish, timing)
         else:
             answer = engine.answer(*self._read(), codec.finish, self.models, timing)
         return answer
@@ -146,7 +147,7 @@ class Job(Generic[T]):
 
         self.timing.begun = time.perf_counter_ns()
         ref = self.codec.named()
-        operation, reply = self._read() if ref is None else (Deferred(ref, self._bound), _never)
+        operation, reply = self._read() if ref is None else (Deferred(ref, partial(self._bound, ref)), _never)
         return batches.steps(operation, reply, self.codec.finish, self.models, self.timing)
 
     def _read(self) -> Decoded:
@@ -154,12 +155,12 @@ class Job(Generic[T]):
         self.timing.size = self.codec.size  # reading may inflate the body
         return decoded
 
-    def _bound(self, spec: ModelSpec) -> Any:
-        """Returns the question that names the model of the spec, and its reply."""
+    def _bound(self, ref: ModelRef, spec: ModelSpec) -> Any:
+        """Returns the question that names the model of the spec, and its reply. `ref`: how it was found."""
         operation: Any
         operation, reply = self.codec.read(spec)
         self.timing.size = self.codec.size  # as above
-        if operation.ref != self.codec.named():
+        if operation.ref != ref:
             raise InvalidInput("the request names its model in an unusual way: name it once, before the tensors")
         return operation.decode(spec) if type(operation) is Deferred else (operation, reply)
 

@@ -56,14 +56,18 @@ class Tools(NamedTuple):
 
 
 class MatchedHead:
-    """The head of a request over HTTP, and its route. Clients repeat heads. `headers`: by name."""
+    """A request's head and its route. It serves several requests: clients send the same head again.
 
-    __slots__ = ("headers", "match", "scope")
+    `headers`: by name. `json`: bytes of the body's JSON, before its tensors; 0 if no tensors follow.
+    """
 
-    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch) -> None:
+    __slots__ = ("headers", "json", "match", "scope")
+
+    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch, json: int) -> None:
         self.scope = scope
         self.headers = headers
         self.match = match
+        self.json = json
 
 
 class Rest:
@@ -81,11 +85,11 @@ class Rest:
 
     def head(self, scope: Scope, match: RouteMatch) -> WholeHead:
         """Returns the head of a request that may be answered at once. Its route is known."""
-        head = MatchedHead(scope, by_name(scope["headers"]), match)
-        model, dialect = match.values.get("model"), match.dialect
-        raw_at = None if b"content-encoding" in head.headers else _json_in(head.headers, dialect)
+        model, dialect, headers = match.values.get("model"), match.dialect, by_name(scope["headers"])
+        head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
+        raw_at = None if b"content-encoding" in headers else head.json
         answer = partial(self._at_once, head)
-        return WholeHead(scope, head.headers, match.route.right, model, dialect.name, raw_at, answer)
+        return WholeHead(scope, headers, match.route.right, model, dialect.name, raw_at, answer)
 
     def _at_once(
         self, head: MatchedHead, body: Part, models: ServedModels, record: Record
@@ -116,12 +120,12 @@ class Rest:
             route = match.route
             record.right = route.right
             models = visitor.models(route.right, match.values.get("model"))
-            align_at = _json_in(headers, dialect)
-            body = await exchange.gather(headers, receive, self.options.max_body_bytes, align_at, self._tools.flight)
+            head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
+            body = await exchange.gather(headers, receive, self.options.max_body_bytes, head.json, self._tools.flight)
             if body is None:
                 return
             record.timing.came = time.perf_counter_ns()
-            job = self._job(MatchedHead(scope, headers, match), body, models, record)
+            job = self._job(head, body, models, record)
             answer = await self._answered(job, route.waits, receive)
             if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
                 answer = await self._whole(answer, record.timing)
@@ -178,12 +182,12 @@ class Rest:
 
     def _job(self, head: MatchedHead, body: Part, models: ServedModels, record: Record) -> Job[Any]:
         """Returns the job of a request, and notes in its record what is worked on."""
-        (path, dialect, route, values), scope, headers = head.match, head.scope, head.headers
+        (path, _, route, values), scope, headers = head.match, head.scope, head.headers
         record.right, record.received, record.timing.protocol = route.right, len(body), record.protocol
         query = scope.get("query_string", b"")
         request = HttpRequest(scope["method"], path, headers, body, self.options, query, record.own_id)
         least = scope.get(exchange.COMPRESS_KEY, self._tools.least)
-        codec = record.codec = HttpCodec(route, Call(request, values), least, _json_in(headers, dialect))
+        codec = record.codec = HttpCodec(route, Call(request, values), least, head.json)
         return Job(codec, models, record.timing)
 
     # -- answers ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.bounds import check_parts
+from core.dialects.v2.infer import ref
 from core.dialects.v2.parameters import for_model
 from core.dtype import BF16, BOOL, BYTES, FP64, INT64, DataType
 from core.encoding import jsonio
@@ -56,7 +57,7 @@ def decode(call: Call, *, stream: bool) -> tuple[Deferred, AnyReply]:
         phrasing = _Phrasing(echoed, call.request.options.tokens(NonFinite.QUOTED), call.request.own_id)
         return (Stream(infer), phrasing.stream) if stream else (infer, phrasing.answer)
 
-    return Deferred(ModelRef(call.path["model"], call.path.get("version")), bind), lambda answer: answer
+    return Deferred(ref(call), bind), lambda answer: answer
 
 
 def _object(body: Any) -> dict[str, Any]:

@@ -36,10 +36,6 @@ EXTENSIONS: Final = (
 )
 
 
-def ref(call: Call) -> ops.ModelRef:
-    return ops.ModelRef(call.path["model"], call.path.get("version"))
-
-
 def _members(call: Call) -> dict[str, Any]:
     """Returns the members of a repository call's body, which is empty or an object. Raises InvalidInput."""
     body = bytes(call.request.content())
@@ -96,7 +92,7 @@ def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
         error = f"model {shown(name)} is not ready: {result.reason}"
         return json_answer({"name": name, "ready": False, **told, "error": error}, 503)
 
-    return ops.ModelReady(ref(call)), reply
+    return ops.ModelReady(infer.ref(call)), reply
 
 
 def _model(call: Call) -> tuple[ops.Operation, Reply]:
@@ -113,7 +109,7 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
             }
         )
 
-    return ops.ModelMetadata(ref(call)), reply
+    return ops.ModelMetadata(infer.ref(call)), reply
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
@@ -157,7 +153,7 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
             }
         )
 
-    return ops.ModelMetadata(ref(call)), reply
+    return ops.ModelMetadata(infer.ref(call)), reply
 
 
 def scheduling(spec: ops.ModelSpec) -> dict[str, Any]:
@@ -196,7 +192,7 @@ def _all_statistics(_: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
-    return ops.ModelStatistics(ref(call)), _statistics
+    return ops.ModelStatistics(infer.ref(call)), _statistics
 
 
 def _statistics(result: Sequence[Statistics]) -> HttpResponse:
@@ -250,7 +246,7 @@ def _generate_stream(call: Call) -> tuple[ops.Operation, AnyReply]:
 def _versioned(suffix: str, method: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> tuple[Route, Route]:
     """Returns a model's routes: those that are asked with GET read, and the others infer."""
     model, right = "/v2/models/{model}", Right.READ if method == "GET" else Right.INFER
-    names = ref if waits is Waits.MODEL else None
+    names = infer.ref if waits is Waits.MODEL else None
     return (
         Route(method, f"{model}{suffix}", decode, about, waits, right, names),
         Route(method, f"{model}/versions/{{version}}{suffix}", decode, f"{about}, of one version", waits, right, names),

@@ -29,6 +29,11 @@ ARRAYS: Final = frozenset({"data"})
 NO_BYTES: Final = memoryview(b"")
 
 
+def ref(call: Call) -> ModelRef:
+    """Returns the model that a request's path names."""
+    return ModelRef(call.path["model"], call.path.get("version"))
+
+
 def decode(call: Call, length_name: str = f"header {HEADER_LENGTH.decode()}") -> tuple[Infer, Reply]:
     """Returns the inference and the function that writes its answer. Raises InvalidInput that names the member.
 
@@ -36,7 +41,7 @@ def decode(call: Call, length_name: str = f"header {HEADER_LENGTH.decode()}") ->
     """
     request = call.request
     non_finite = request.options.tokens(NonFinite.QUOTED)
-    model = ModelRef(call.path["model"], call.path.get("version"))
+    model = ref(call)
     body = request.content()
     head, binary = body, NO_BYTES
     if HEADER_LENGTH in request.headers:

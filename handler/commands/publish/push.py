@@ -2,8 +2,10 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from core.errors import counted
+from core.records import NamedTuple
 from handler.commands import results, signature
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
@@ -49,24 +51,46 @@ def run(options: CommandOptions, settings: Settings) -> None:
                 version, how = step.optimized(version, _folder(made, "optimised"), resigned=signs is not None)
             version = signing.prepared(version, text, signs, _folder(made, "signed"))
             _send(job._replace(version=version), target, settings, meter)
-        state = "served" if job.number in served else "not served by the version policy"
-        files = counted(len(version.files), "file")
-        by = "" if signs is None else f"; signed by {signs.name}"
         replaced = job.settings is not None and there.settings not in (None, text)
-        also = f"; replaced {FILE} of {target.name}" if replaced else ""
-        results.tell(
-            options,
-            f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}{also}",
-            model=target.name,
-            version=job.number,
-            place=f"{target}/{job.number}",
-            files=len(version.files),
-            size=version.size,
-            served=job.number in served,
-            signer=None if signs is None else signs.name,
-            optimized=how or None,
-            settings="replaced" if replaced else None,
+        pushed = PushedVersion(target, job.number, version, job.number in served, signs and signs.name, how, replaced)
+        results.tell(options, pushed.line(), **pushed.members())
+
+
+class PushedVersion(NamedTuple):
+    """What a push has done. `signer`: None without one. `how`: what --optimize did. `replaced`: the settings were."""
+
+    target: targets.Target
+    number: int
+    version: versions.LocalVersion
+    served: bool
+    signer: str | None
+    how: str
+    replaced: bool
+
+    def line(self) -> str:
+        """Returns it in one line."""
+        parts = (
+            f"{counted(len(self.version.files), 'file')}, {human(self.version.size)}",
+            "served" if self.served else "not served by the version policy",
+            f"signed by {self.signer}" if self.signer else "",
+            self.how,
+            f"replaced {FILE} of {self.target.name}" if self.replaced else "",
         )
+        return f"{self.target}/{self.number}: {'; '.join(filter(None, parts))}"
+
+    def members(self) -> dict[str, Any]:
+        """Returns it for --json."""
+        return {
+            "model": self.target.name,
+            "version": self.number,
+            "place": f"{self.target}/{self.number}",
+            "files": len(self.version.files),
+            "size": self.version.size,
+            "served": self.served,
+            "signer": self.signer,
+            "optimized": self.how or None,
+            "settings": "replaced" if self.replaced else None,
+        }
 
 
 def _tell_unused(source: Path, note: str, meter: Meter) -> None:

@@ -45,6 +45,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._guarded: _Guarded | None = None
         self._until = 0.0
+        self._run = Run()
         self._hurried = _Guarded(Run(Hurried), lambda: self._until, Hurried)
         self._turn = 0
         self._closed = False
@@ -62,7 +63,9 @@ class Watchdog:
 
     def guard(self, call: Callable[[], T], due: Callable[[], float], late: Callable[[], Exception]) -> T:
         """Returns the result of `call`, or lets it raise what `late` returns. `due`: see _Guarded."""
-        return self._guard(call, _Guarded(Run(), due, late))
+        if self._run.ended:
+            self._run = Run()
+        return self._guard(call, _Guarded(self._run, due, late))
 
     def _guard(self, call: Callable[[], T], guarded: _Guarded) -> T:
         self._turn += 1

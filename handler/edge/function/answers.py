@@ -43,29 +43,25 @@ def plain(response: HttpResponse, timing: str, event: Any) -> dict[str, Any]:
     }
 
 
-def too_large(response: dict[str, Any], limit: int) -> TooLarge | None:
-    """Returns the refusal of an answer that its caller cannot get, None for one that it can. `limit`: bytes."""
+def too_large(response: dict[str, Any], form: EventForm) -> TooLarge | None:
+    """Returns the refusal of an answer that its caller cannot get, None for one that it can. `form`: the event's."""
+    limit = LARGEST_FOR_ALB if form is EventForm.ALB else LARGEST_RESPONSE
     body: str = response.get("body") or ""
     headers = sum(map(len, (response.get("headers") or {}).values()))
     if ESCAPED * (len(body) + headers) < limit - ENVELOPE:
         return None
-    return refusal(_size(response), limit)
+    return _refusal(_size(response), limit)
 
 
 def too_large_alone(document: Any, text: str) -> TooLarge | None:
     """Returns the same for a document without HTTP. `text`: as it is written without blanks, and with short numbers."""
-    return None if ESCAPED * len(text) < LARGEST_RESPONSE else refusal(_size(document), LARGEST_RESPONSE)
+    return None if ESCAPED * len(text) < LARGEST_RESPONSE else _refusal(_size(document), LARGEST_RESPONSE)
 
 
-def refusal(size: int, limit: int) -> TooLarge | None:
+def _refusal(size: int, limit: int) -> TooLarge | None:
     if size <= limit:
         return None
     return TooLarge(f"the answer has {size} bytes as Lambda counts them; at most {limit} are possible: {REMEDY}")
-
-
-def limit_of(event: Any) -> int:
-    """Returns the most bytes of a document that an event's sender takes."""
-    return LARGEST_FOR_ALB if form_of(event) is EventForm.ALB else LARGEST_RESPONSE
 
 
 def _size(document: Any) -> int:

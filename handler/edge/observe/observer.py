@@ -81,7 +81,7 @@ class Observer:
         """Counts a request that has its answer, or whose client has left, and writes its line."""
         with self._ending:
             self._end(record)
-        record.drop()
+        record.codec = record.timing = None  # they hold the body and the model
         if not self._is_alone:
             self._share()
 

@@ -75,10 +75,6 @@ class Record:
         if SENT_ID.fullmatch(sent):
             self.request_id = self.own_id = sent
 
-    def drop(self) -> None:
-        """Lets go of the request's body and model."""
-        self.codec = self.timing = None
-
     def answers_by(self, send: Send) -> None:
         """Sets how messages are sent, of a record that has begun without it."""
         self._send = send
