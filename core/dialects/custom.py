@@ -30,6 +30,8 @@ NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 LEAST, MOST = 200, 599
 BODILESS: Final = (204, 304)
+RESULT_PARTS: Final = 3
+"""Status, headers, body."""
 FRAMING: Final = ("connection", "content-length", "transfer-encoding")
 """Headers that describe how a body is sent; the sender sets them, so a model's are dropped."""
 TYPES: Final = {bytes: "application/octet-stream", str: "text/plain; charset=utf-8"}
@@ -84,7 +86,7 @@ def answer(result: Any) -> HttpResponse | HttpStream:
     A body is bytes, text, a value that JSON can carry, or a generator of bytes or text. It is left out if the status
     has no body (204, 304). Raises ModelFailed for anything else.
     """
-    status, given, body = result if isinstance(result, tuple) and len(result) == len("shb") else (200, {}, result)
+    status, given, body = result if isinstance(result, tuple) and len(result) == RESULT_PARTS else (200, {}, result)
     if type(status) is not int or not LEAST <= status <= MOST:
         raise ModelFailed(f"http answered with the status {shown(status)}; expected {LEAST} to {MOST}")
     if status in BODILESS:

@@ -116,11 +116,13 @@ class _Wait:
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "terminate":
-            _settle(self._future, None, InterruptedError())
-        else:
-            super().__setattr__(name, value)
+    @property
+    def terminate(self) -> bool:
+        return self._future.done()
+
+    @terminate.setter
+    def terminate(self, _: bool) -> None:
+        _settle(self._future, None, InterruptedError())
 
 
 def beside(call: Callable[[], Any]) -> Any:

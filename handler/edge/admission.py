@@ -27,7 +27,8 @@ CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 RIGHTS: Final = {method.path: method.rpc.right for method in RPCS}
 ADMITTED: "Final[ContextVar[ServedModels | None]]" = ContextVar("admitted", default=None)
 """The models for the call of the current task, once the doorkeeper has admitted it."""
-Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
+AbortArguments = tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
+"""The arguments of grpc's `abort`: code, details, trailing metadata."""
 
 
 class Doorkeeper(aio.ServerInterceptor):
@@ -75,7 +76,7 @@ def client_of(peer: str) -> tuple[str, int] | None:
     return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
 
 
-def refusal_of(error: ServingError) -> Refusal:
+def refusal_of(error: ServingError) -> AbortArguments:
     """Returns how a call is refused, and notes it in the call's record."""
     refused(error)
     metadata: list[tuple[str, str | bytes]] = [(name.decode(), value.decode()) for name, value in headers_of(error)]

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
-from core.wire import (
-    REQUEST_ID,
-)
+from core.wire import REQUEST_ID
 from handler.edge import exchange
 from handler.edge.at_once import AtOnce
 from handler.edge.dispatch.inline import Inline
@@ -39,8 +37,6 @@ log = logging.getLogger(__name__)
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
 """A REST API's gateway compresses (template.yaml), up to answers near the most that a function can return."""
-LAST_SECONDS: Final = 1.0
-"""For answers of a server that ends. A client that does not read takes none."""
 
 
 class App:
@@ -67,7 +63,7 @@ class App:
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
-        self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline or freezes)
+        self.observer = observer_of(settings, self.registry, self.dispatcher, freezes=inline or freezes)
         self._ongoing = Ongoing(self.observer)
         tools = Tools(self.dispatcher, self.observer, self._ongoing, self.clock, self.flight, self.compress_from)
         self.rest = Rest(settings, self.registry, self.gate, tools)

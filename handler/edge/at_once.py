@@ -48,7 +48,7 @@ class AtOnce:
         most = QUICKLY_READ if not head.raw_at else RAW_QUICKLY_READ
         if head.raw_at is None or size > min(most, self._rest.options.max_body_bytes):
             return None
-        if self._gate.at_once(head.scope, head.headers, head.right, head.model) is None:
+        if self._gate.models_at_hand(head.scope, head.headers, head.right, head.model) is None:
             return None
         try:
             return Room(size, head.raw_at, self._tools.flight)
@@ -65,7 +65,7 @@ class AtOnce:
         if len(body) > self._rest.options.max_body_bytes:
             return False
         scope, headers, tools = head.scope, head.headers, self._tools
-        models = self._gate.at_once(scope, headers, head.right, head.model)
+        models = self._gate.models_at_hand(scope, headers, head.right, head.model)
         if models is None:
             return False
         record = Record(scope["method"], scope["path"], drawn())

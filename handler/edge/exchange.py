@@ -30,7 +30,8 @@ COMPRESS_KEY: Final = "dragoman.compress_from"
 UNPACED_KEY: Final = "dragoman.unpaced"
 """The key of ASGI's scope for a function that ends the time limit of the request's body, where the server has one."""
 CAME_KEY: Final = "dragoman.came"
-"""The key of ASGI's scope for the time at which a request's head came, on time.perf_counter_ns(), if it came before."""
+"""The key of ASGI's scope for the time at which a request's head came, on time.perf_counter_ns(), if
+that was in an earlier turn of the event loop than the body."""
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 """A header of streams. nginx, and ingresses that are made of it, would gather an answer before they pass it on."""
 TRAILERS: Final = "http.response.trailers"

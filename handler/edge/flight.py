@@ -24,7 +24,7 @@ SMALL: Final = 64 * 1024
 SHARE: Final = 4
 """Without a setting, one part in so many of the memory is for requests. Models have the rest."""
 WEIGHT: Final = 2
-"""A body counts once as received, and once as its joined pieces, which are freed before its tensors exist."""
+"""A body exists twice while its pieces are joined. The pieces are freed before tensors are made."""
 WEIGHT_OF_ENCODED: Final = 8
 """Numbers in JSON are three to five times as long as their gzip."""
 MB: Final = 1_000_000

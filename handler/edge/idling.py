@@ -13,6 +13,9 @@ T = TypeVar("T")
 FRESH_SECONDS: Final = 1.0
 """A wait for the client that is shorter never ends, however many calls wait."""
 FEWEST: Final = 128
+MESSAGE_SECONDS: Final = 120.0
+"""The longest time for one message of a call. Over gRPC its progress is not known: 64 MB need that long at 4 Mbit/s."""
+LATE: Final = "the call's message did not arrive in time: try again"
 
 
 class TaskWaits:

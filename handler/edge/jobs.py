@@ -118,7 +118,7 @@ class Job(Generic[T]):
         return self.codec.is_long()
 
     def is_quick(self) -> bool:
-        """Decides whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of it."""
+        """Decides whether the event loop may answer it. A thread costs 25 to 55 us, more than such a request takes."""
         ref = self.codec.ref()
         return ref is not None and self.models.is_quick(ref, self.codec.size)
 

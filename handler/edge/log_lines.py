@@ -5,11 +5,14 @@ Each handler of the root logger gets the form, and those of uvicorn, so that eve
 
 import logging
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
 from core.errors import escaped
 
+SECONDS: Final = 10.0
+MOST: Final = 10
 INDENT: Final = "  "
 """The prefix of each line of a traceback, whose error can have a text of many lines."""
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -17,6 +20,24 @@ OTHERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.access")
 """Loggers that have handlers of their own under uvicorn's own command."""
 RECORD: "Final[ContextVar[Any]]" = ContextVar("record")
 """The record of the current task's request, which knows its `request_id`; see edge.observe.record."""
+
+
+class LineLimit:
+    """Keeps a flood of lines short: at most MOST of them in SECONDS. The next one says how many were left out."""
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self._count = 0
+
+    def admits(self, tell: Callable[[str], None]) -> bool:
+        """Decides whether one more line may be written. `tell`: writes the line about those that were left out."""
+        now = time.monotonic()
+        if now - self._since >= SECONDS:
+            if self._count > MOST:
+                tell(f"{self._count - MOST} further requests were refused")
+            self._since, self._count = now, 0
+        self._count += 1
+        return self._count <= MOST
 
 
 class OneLine(logging.Filter):

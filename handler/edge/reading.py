@@ -12,14 +12,12 @@ from grpc.aio import EOF
 
 from core.errors import InvalidInput
 from handler.edge.flight import Flight
-from handler.edge.idling import FRESH_SECONDS, Idling, TaskWaits
+from handler.edge.idling import FRESH_SECONDS, LATE, MESSAGE_SECONDS, Idling, TaskWaits
 from handler.edge.server.limits import of
 from handler.settings import Settings
 
 STREAMS: Final = 1024
 """Streams and watches of health: the limit of idle ones, and the calls beside those that wait for a thread."""
-MESSAGE_SECONDS: Final = 120.0
-"""The longest time for one message. Its progress is not known, and 64 MB need that long at 4 Mbit/s."""
 FEWEST: Final = 8
 SHARE: Final = 4
 """One connection of gRPC for so many of HTTP: calls share connections."""
@@ -52,7 +50,7 @@ class Reading:
             self._make_room(now)
         if not self._is_watched:
             self._watch(loop, MESSAGE_SECONDS)
-        body = await self._waits.result(read(), now, "the call's message did not arrive in time: try again")
+        body = await self._waits.result(read(), now, LATE)
         if body is EOF:
             raise InvalidInput("the call has no message")
         message: bytes = body

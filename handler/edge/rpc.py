@@ -20,7 +20,7 @@ from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
 from handler.edge.app import App
-from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded, unforeseen
+from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, RefusedInARow, guarded, unforeseen
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
@@ -127,7 +127,7 @@ class RpcServer:
         self, method: RpcMethod, _bodies: AsyncIterator[bytes], context: Context
     ) -> AsyncGenerator[bytes]:
         bodies = messages_of(context.read, self._idling)
-        each = partial(self._each, method, context=context, refusals=Refusals())
+        each = partial(self._each, method, context=context, refusals=RefusedInARow())
         id_of = partial(method.id_of, json=False)
         answers = exchanges.answered(bodies, exchanges.Plan(each, id_of, self._app.abreast, self._app.flight.fits))
         async with aclosing(answers):
@@ -135,7 +135,7 @@ class RpcServer:
                 yield answer
 
     async def _each(
-        self, method: RpcMethod, body: bytes, context: Context, refusals: Refusals | None = None
+        self, method: RpcMethod, body: bytes, context: Context, refusals: RefusedInARow | None = None
     ) -> AsyncGenerator[bytes]:
         """Yields each answer to one request. `refusals`: of the stream that it is part of. Raises ServingError."""
         codec, timing = MessageCodec(method, body), _timing(context)

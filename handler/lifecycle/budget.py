@@ -18,7 +18,7 @@ from core.errors import MemoryShort, NeverFits
 from core.records import NamedTuple
 from handler.lifecycle import memory
 from handler.lifecycle.traffic.loads import LOADS
-from handler.lifecycle.usage import Gate, Loaded
+from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion
 from handler.stores.progress import Progress
 
@@ -66,7 +66,7 @@ class Budget:
         fresh: float = FRESH_SECONDS,
     ) -> None:
         self.limit = limit
-        self.gate = Gate()
+        self.gate = MemoryGate()
         self._residents = residents
         self._is_pinned = is_pinned
         self._fresh = fresh

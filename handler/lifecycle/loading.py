@@ -20,7 +20,7 @@ from handler.lifecycle.budget import Budget, Claim, Footprint
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.repository import MARKERS, Repository, Version
 from handler.lifecycle.traffic.loads import LOADS
-from handler.lifecycle.usage import Gate, Loaded
+from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
@@ -48,7 +48,7 @@ class Loading:
         self._budget = budget
         self._is_told = False
         self._steps = steps
-        self._gate = Gate() if budget is None else budget.gate
+        self._gate = MemoryGate() if budget is None else budget.gate
 
     def load(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
         """Returns the model in memory. `spared`: versions that are not evicted for it. Raises ServingError.

@@ -261,8 +261,9 @@ class Registry:
 
     def unload(self, name: str, context: Context) -> bool:
         self._catalog.model(name, context.deadline)  # raises ModelNotFound
-        work = partial(self._unload, name, was_there := name in self._catalog.loaded())
-        if not self._flights.at_once(name, work):
+        was_there = name in self._catalog.loaded()
+        work = partial(self._unload, name, was_there)
+        if not self._flights.run_if_idle(name, work):
             self._flights.run(("unload", name), name, lambda _: work(), context, final=True)
         return was_there
 

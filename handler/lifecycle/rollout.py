@@ -128,11 +128,11 @@ class Rollout:
         deadline: Deadline | None = None,
         spared: Sequence[ServedVersion] = (),
         *,
-        at_once: bool = False,
+        skips_pause: bool = False,
     ) -> None:
         if version.loaded is None:
             load.version = version
-        version.obtain(self._load, deadline or load.deadline, at_once=at_once, spared=spared)
+        version.obtain(self._load, deadline or load.deadline, skips_pause=skips_pause, spared=spared)
 
     def renew(self, name: str, load: Load, deadline: Deadline) -> None:
         """Looks at the repository again, and moves a model that serves. A failure postpones the next look."""
@@ -179,7 +179,7 @@ class Rollout:
         moves = MOVES
         while (step := self._step(name, deadline)) is not None:
             try:
-                self._take(step, load, deadline, at_once=False)
+                self._take(step, load, deadline, skips_pause=False)
             except Gone:
                 if not moves:
                     raise
@@ -188,11 +188,11 @@ class Rollout:
                 if self._step(name, deadline) == step:
                     raise
 
-    def _take(self, step: Step, load: Load, deadline: Deadline, *, at_once: bool) -> bool:
+    def _take(self, step: Step, load: Load, deadline: Deadline, *, skips_pause: bool) -> bool:
         """Loads a step's versions and switches to them. Returns False if there is something newer by now."""
         for version in step.versions:
             try:
-                self._bring(version, load, deadline, step.spared, at_once=at_once)
+                self._bring(version, load, deadline, step.spared, skips_pause=skips_pause)
             except ServingError as error:
                 if not step.allows(error, version):
                     raise
@@ -208,7 +208,7 @@ class Rollout:
         for left in reversed(range(MOVES)):
             self._look(name, load.deadline)
             try:
-                while not self._take(self._everything(name, load.deadline), load, load.deadline, at_once=True):
+                while not self._take(self._everything(name, load.deadline), load, load.deadline, skips_pause=True):
                     pass
             except Gone:
                 if not left:

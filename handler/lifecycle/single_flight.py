@@ -146,7 +146,7 @@ class Here:
         finally:
             context.waited(time.perf_counter_ns() - begun, load)
 
-    def at_once(self, _name: str, work: Callable[[], Any]) -> bool:
+    def run_if_idle(self, _name: str, work: Callable[[], Any]) -> bool:
         work()
         return True
 
@@ -191,7 +191,7 @@ class SingleFlight:
                     self._begin(key, name)
         return load
 
-    def at_once(self, name: str, work: Callable[[], Any]) -> bool:
+    def run_if_idle(self, name: str, work: Callable[[], Any]) -> bool:
         """Does the work in this thread, while the model's other work waits. Returns False if any is under way."""
         with self._lock:
             if name in self._queues:

@@ -35,7 +35,7 @@ TURNS: Final = itertools.count(1)
 """The order of uses: the model with the lowest number was used least recently."""
 
 
-class Gate:
+class MemoryGate:
     """Loads that need memory wait on it, until a model is no longer in use."""
 
     __slots__ = ("_freed", "waiting")
@@ -66,7 +66,7 @@ class Loaded:
         *("born", "folder", "last_use", "model", "note", "uses", "version"),
     )
 
-    def __init__(self, model: Model, folder: Folder, gate: Gate, traffic: "Traffic", pace: "Pace") -> None:
+    def __init__(self, model: Model, folder: Folder, gate: MemoryGate, traffic: "Traffic", pace: "Pace") -> None:
         self.model = model
         self.note = ""  # the unused keys of its settings
         self.folder = folder  # whose files a model may read as long as it lives

@@ -177,18 +177,18 @@ class ServedVersion:
         load: LoadVersion,
         deadline: Deadline = NEVER,
         *,
-        at_once: bool = False,
+        skips_pause: bool = False,
         spared: Sequence["ServedVersion"] = (),
     ) -> None:
         """Loads the model if it is not loaded. Raises a recent failure again instead of trying again.
 
-        `at_once`: tries even within the pause after a failure. A lack of memory never causes that pause. `spared`:
+        `skips_pause`: tries even within the pause after a failure. A lack of memory never causes that pause. `spared`:
         versions that have to stay in memory meanwhile.
         """
         with self._lock:
             if self.loaded is not None:
                 return
-            if self._backoff is not None and not at_once:
+            if self._backoff is not None and not skips_pause:
                 self._backoff.check()
             self._load(load, deadline, spared)
 

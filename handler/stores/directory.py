@@ -75,9 +75,10 @@ def settled(folder: Path) -> Sequence[File]:
     """
     names, files = _names(folder), list(_walk(folder, ""))
     for _ in range(WALKS):
-        if names == (names := _names(folder)):
+        again = _names(folder)
+        if again == names:
             break
-        files = list(_walk(folder, ""))
+        names, files = again, list(_walk(folder, ""))
     return files
 
 

@@ -141,13 +141,13 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                 "max_batch_size": spec.max_batch_size,
                 "input": [
                     {
-                        **_config_tensor(tensor, spec.max_batch_size),
+                        **config_tensor(tensor, spec),
                         "format": tensor.format,
                         "optional": tensor.optional,
                     }
                     for tensor in spec.inputs or ()
                 ],
-                "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],
+                "output": [config_tensor(tensor, spec) for tensor in spec.outputs or ()],
                 **scheduling(spec),
                 **transactions(spec),
             }
@@ -181,10 +181,10 @@ def transactions(spec: ops.ModelSpec) -> dict[str, Any]:
     return {"model_transaction_policy": {"decoupled": True}} if spec.decoupled else {}
 
 
-def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
-    dims = [-1] if spec.shape is None else list(spec.shape)
-    # With a batch size, Triton's dims leave the batch dimension out.
-    return {"name": spec.name, "data_type": spec.datatype.triton, "dims": dims[1:] if max_batch_size else dims}
+def config_tensor(tensor: TensorSpec, spec: ops.ModelSpec) -> dict[str, Any]:
+    """Returns a tensor's members of Triton's ModelConfig. With a batch size, its dims leave the batch's axis out."""
+    dims = [-1] if tensor.shape is None else list(tensor.shape)
+    return {"name": tensor.name, "data_type": tensor.datatype.triton, "dims": dims[1 if spec.max_batch_size else 0 :]}
 
 
 def _all_statistics(_: Call) -> tuple[ops.Operation, Reply]:

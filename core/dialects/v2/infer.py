@@ -6,8 +6,6 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 """
 
 from collections.abc import Mapping
-from itertools import repeat
-from operator import contains
 from typing import TYPE_CHECKING, Any, Final
 
 from core.bounds import check_parts
@@ -85,7 +83,7 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
 
 def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> "ContentTypes | None":
     inputs, outputs = body["inputs"], body.get("outputs") or ()
-    if not parameters and not any(map(contains, (*inputs, *outputs), repeat("parameters"))):
+    if not parameters and not any("parameters" in each for each in (*inputs, *outputs)):
         return None
     from core.dialects.v2.content_types import of_request  # noqa: PLC0415 - few clients send parameters
 

@@ -5,7 +5,7 @@ statistics, and its stream.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from core import operations as ops
 from core.dialects.v2 import http, refusals, rpc_infer, rpc_json, statistics
@@ -114,23 +114,19 @@ def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.M
                 max_batch_size=spec.max_batch_size,
                 input=[
                     ModelInput(
-                        **_config_tensor(tensor, spec.max_batch_size), optional=tensor.optional, format=tensor.format
+                        **http.config_tensor(tensor, spec),
+                        optional=tensor.optional,
+                        format=tensor.format,
                     )
                     for tensor in spec.inputs or ()
                 ],
-                output=[ModelOutput(**_config_tensor(tensor, spec.max_batch_size)) for tensor in spec.outputs or ()],
+                output=[ModelOutput(**http.config_tensor(tensor, spec)) for tensor in spec.outputs or ()],
                 **http.scheduling(spec),
                 **http.transactions(spec),
             )
         )
 
     return ops.ModelMetadata(_ref(message)), reply
-
-
-def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
-    dims = (-1,) if spec.shape is None else spec.shape
-    # With a batch size, Triton's dims leave the batch dimension out.
-    return {"name": spec.name, "data_type": spec.datatype.triton, "dims": dims[1:] if max_batch_size else dims}
 
 
 def _statistics(

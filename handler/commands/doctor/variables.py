@@ -157,7 +157,7 @@ def _observation(settings: Settings) -> Iterator[Finding]:
         from handler.edge.observe.traces import provider  # noqa: PLC0415 - as above
 
         try:
-            provider.connect(settings, at_once=True)
+            provider.connect(settings, freezes=True)
         except InvalidSettings as wrong:
             what, _, cure = str(wrong).partition(": ")
             yield error("traces", "DRAGOMAN_TRACES", what, cure)

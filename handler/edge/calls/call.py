@@ -20,7 +20,7 @@ from core.wire import HttpResponse, Part
 from handler.edge import exchange
 from handler.edge.calls.codec import CallOptions, EnvelopeCodec
 from handler.edge.calls.incoming import Incoming, in_time
-from handler.edge.calls.messages import WATCH_SECONDS, Refusals, guarded, unforeseen
+from handler.edge.calls.messages import WATCH_SECONDS, RefusedInARow, guarded, unforeseen
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Headers, Receive, Send
@@ -179,10 +179,10 @@ class RemoteCall:
     async def _exchange(
         self, messages: AsyncIterator[Frame], each: Each, tell: Tell, fits: Callable[[Frame], bool]
     ) -> None:
-        plan = exchanges.Plan(partial(each, refusals=Refusals()), self._id_of, self._options.abreast, fits)
+        plan = exchanges.Plan(partial(each, refusals=RefusedInARow()), self._id_of, self._options.abreast, fits)
         await _tell_each(exchanges.answered(messages, plan), tell)
 
-    async def _held(self, frame: Frame, refusals: Refusals) -> AsyncGenerator[Any]:
+    async def _held(self, frame: Frame, refusals: RefusedInARow) -> AsyncGenerator[Any]:
         """Yields each answer to a message of its own, which counts against the budget meanwhile."""
         size = WEIGHT * len(frame.content) if len(frame.content) >= SMALL else 0
         with self._options.flight.holding(size):
@@ -199,7 +199,7 @@ class RemoteCall:
         question = self._question
         return "" if frame.coding else question.method.id_of(frame.content, json=question.kind.json)
 
-    async def _each(self, frame: Frame, refusals: Refusals | None = None) -> AsyncGenerator[Any]:
+    async def _each(self, frame: Frame, refusals: RefusedInARow | None = None) -> AsyncGenerator[Any]:
         """Yields each answer to one message. `refusals`: of the stream that it is part of. Raises ServingError."""
         codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._until)
         answers = await self._answered(codec, timing)

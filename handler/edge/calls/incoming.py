@@ -6,17 +6,15 @@ client's permission to send further answers on it. So what arrives is taken at o
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from core.dialects.connect.envelopes import HEAD, Frame, announced
 from core.errors import InvalidInput, ServerBusy, ServingError
 from handler.edge.exchange import Receive
 from handler.edge.flight import SMALL, Flight
-from handler.edge.idling import Idling
+from handler.edge.idling import LATE, MESSAGE_SECONDS, Idling
 
 T = TypeVar("T")
-MESSAGE_SECONDS: Final = 120.0
-"""The longest time for one message, as over grpc.aio: 64 MB need it at 4 Mbit/s."""
 
 
 async def in_time(work: Awaitable[T]) -> T:
@@ -25,7 +23,7 @@ async def in_time(work: Awaitable[T]) -> T:
         async with asyncio.timeout(MESSAGE_SECONDS):
             return await work
     except TimeoutError:
-        raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
+        raise ServerBusy(LATE, retry_after=1) from None
 
 
 class Incoming:

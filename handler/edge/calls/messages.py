@@ -60,7 +60,7 @@ def unforeseen(error: Exception, name: str) -> ModelFailed:
     return ModelFailed(INTERNAL)
 
 
-class Refusals:
+class RefusedInARow:
     """Ends a stream whose messages are refused one after the other: each costs a server more than its client."""
 
     def __init__(self) -> None:

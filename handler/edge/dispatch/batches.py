@@ -94,7 +94,7 @@ class Batch:
                 largest = max(largest, len(run))
                 rows += sum(each.asked.rows for each in run)
                 is_done = self._answer(run) or is_done
-        self.lane.crowd.met(largest, rows, len(self.members))
+        self.lane.batches.observe(largest, rows, len(self.members))
         return is_done
 
     def _held(self) -> Iterator[list[_Halted]]:
@@ -145,7 +145,7 @@ class Batch:
 
     def _is_unfit(self, asked: Prepared) -> bool:
         spec = asked.use.model.spec
-        return self.lane.crowd.unfit.get(spec.version) is spec
+        return self.lane.batches.unfit.get(spec.version) is spec
 
     def _answer(self, run: Iterable[_Halted]) -> bool:
         """Runs the model for requests that may run together, and answers them.
@@ -171,7 +171,7 @@ class Batch:
         """Lets a version's requests run alone from now on."""
         spec = asked.use.model.spec
         if not self._is_unfit(asked):
-            self.lane.crowd.unfit[spec.version] = spec
+            self.lane.batches.unfit[spec.version] = spec
             log.warning(
                 "model %s version %s: its requests run alone from now on: its outputs do not have a row for each row "
                 "of its inputs",

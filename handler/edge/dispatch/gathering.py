@@ -23,7 +23,7 @@ def is_due(lane: Lane, now: float) -> bool:
     batching = _batching(oldest)
     if batching is None:
         return True
-    count, crowd = len(lane.waiting), lane.crowd
+    count, crowd = len(lane.waiting), lane.batches
     if count >= _enough(lane, batching) or (lane.held == lane.lost and count >= crowd.last):
         return True
     return now >= oldest.put + _longest(oldest, batching)
@@ -32,7 +32,7 @@ def is_due(lane: Lane, now: float) -> bool:
 def _batching(work: Errand) -> Batching | None:
     """Returns how the work is run with others; None if it runs alone."""
     part = work.part
-    if part is None or not part.gathers or work.lane.crowd.unfit.get(part.spec.version) is part.spec:
+    if part is None or not part.gathers or work.lane.batches.unfit.get(part.spec.version) is part.spec:
         return None
     return part.spec.batching
 
@@ -55,12 +55,12 @@ def _longest(oldest: Errand, batching: Batching) -> float:
 def _enough(lane: Lane, batching: Batching) -> int:
     """Returns the number of requests that need not wait for more."""
     least = batching.preferred[0] if batching.preferred else batching.rows
-    return max(1, int(least / lane.crowd.rows))
+    return max(1, int(least / lane.batches.rows))
 
 
 def _most(lane: Lane, batching: Batching, waiting: int) -> int:
     """Returns how many of the waiting requests make one batch: the largest preferred size, or all that fit."""
-    rows = lane.crowd.rows
+    rows = lane.batches.rows
     sizes = [size for size in batching.preferred if size <= waiting * rows]
     return max(1, int((sizes[-1] if sizes else batching.rows) / rows))
 

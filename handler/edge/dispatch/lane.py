@@ -161,12 +161,12 @@ def _settle(outcomes: Sequence[tuple[Errand, Any, BaseException | None]]) -> Non
             work.future.set_exception(error)
 
 
-class Crowd:
+class BatchStats:
     """What a lane has learned of its batches. Only the event loop's thread uses `watched`.
 
-    `last`: requests in the largest run of the last batch. `rows`: of a request there. `company`: requests in a batch,
-    on average. `unfit`: versions whose outputs could not be split, each with the spec for which that is so.
-    `watched`: the event loop that looks at the lane when its batch is due.
+    `last`: how many requests the last batch ran together, at most. `rows`: the mean rows of a request in it. `company`:
+    the running mean of requests in a batch. `unfit`: versions whose outputs could not be split, each with the spec for
+    which that is so. `watched`: the event loop that looks at the lane when its batch is due.
     """
 
     __slots__ = ("company", "last", "rows", "unfit", "watched")
@@ -178,7 +178,7 @@ class Crowd:
         self.unfit: dict[str, ModelSpec] = {}
         self.watched: asyncio.AbstractEventLoop | None = None
 
-    def met(self, largest: int, rows: int, members: int) -> None:
+    def observe(self, largest: int, rows: int, members: int) -> None:
         """Takes a batch into account. `largest`: requests in its largest run. `rows`: of all requests."""
         self.last = largest
         self.rows = max(1.0, rows / members)
@@ -193,7 +193,7 @@ class Lane:
     DRAGOMAN_QUEUE_TIME.
     """
 
-    __slots__ = ("crowd", "default", "held", "in_ring", "lost", "name", "queue", "seconds", "spec", "waiting")
+    __slots__ = ("batches", "default", "held", "in_ring", "lost", "name", "queue", "seconds", "spec", "waiting")
 
     def __init__(self, name: str, default: float | None, queue: float) -> None:
         self.name = name
@@ -204,7 +204,7 @@ class Lane:
         self.lost = 0
         self.seconds = 0.0
         self.in_ring = False
-        self.crowd = Crowd()
+        self.batches = BatchStats()
         self.waiting: OrderedDict[Errand, None] = OrderedDict()
 
     @property

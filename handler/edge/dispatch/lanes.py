@@ -138,7 +138,7 @@ class Lanes:
         active = sum(1 for each in self._lanes.values() if each.held > each.lost or each.waiting)
         share = self.threads / active if active > 1 else self.threads
         return (
-            (len(lane.waiting) / lane.crowd.company + 1)
+            (len(lane.waiting) / lane.batches.company + 1)
             * lane.seconds
             / max(1.0, min(share, self.cap(lane) - lane.lost))
         )

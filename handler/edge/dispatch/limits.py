@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 0.05
 LOOP_SECONDS: Final = 0.05
 """Work in the event loop that takes longer is ended at the next look, and done again in a thread.
 
-So is work whose outputs are large: writing them cannot be ended."""
+Work with large outputs is done again in a thread, too: the writing of an answer cannot be ended."""
 
 
 class Hurried(Exception):

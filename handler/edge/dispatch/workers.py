@@ -161,14 +161,14 @@ class Workers:
 
     def _expect(self, lane: Lane, loop: asyncio.AbstractEventLoop, now: float) -> None:
         """Looks at a lane whose requests wait for others when they need not any more. Under the lock."""
-        if lane.waiting and lane.crowd.watched is not loop:
-            lane.crowd.watched = loop
+        if lane.waiting and lane.batches.watched is not loop:
+            lane.batches.watched = loop
             loop.call_later(patience(lane, now), self._look, lane, loop)
 
     def _look(self, lane: Lane, loop: asyncio.AbstractEventLoop) -> None:
         now = time.monotonic()
         with self._lock:
-            lane.crowd.watched = None
+            lane.batches.watched = None
             self._lanes.offer(lane, now)
             self._serve(now)
             self._expect(lane, loop, now)

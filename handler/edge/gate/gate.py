@@ -50,7 +50,7 @@ SWITCHED_OFF: Final = "load, unload, online and offline are off: DRAGOMAN_CONTRO
 NO_CREDENTIAL: Final = "a key or a token is required: send it as Authorization: Bearer, or as x-api-key"
 ANYBODY: Final = GRANTS["infer"] | GRANTS["read"]
 LOCAL: Final = Caller("a local client", GRANTS["admin"])
-GUEST: Final = Caller("a client", GRANTS["admin"])
+OPEN_CONTROL: Final = Caller("any client", GRANTS["admin"])
 EVERYBODY: Final = Caller("a client", ANYBODY)
 """The caller of a server without authentication, on a route where its place does not matter."""
 INVOKER: Final = Caller("an invoker", GRANTS["infer"])
@@ -135,16 +135,16 @@ class AccessGate:
         if self.is_closed and scope["method"] in SAFE:
             send = unstored(send)
         headers = by_name(scope["headers"])
-        identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
+        identity = self._caller_at_hand(scope, headers) if self.is_closed else EVERYBODY
         if identity is not None:  # nearly always; a coroutine less
             return application(Visitor(self, scope, headers, identity, None), scope, receive, send)
         return self._passed(application, scope, receive, send)
 
-    def at_once(self, scope: Scope, headers: Headers, right: Right, model: str | None) -> ServedModels | None:
+    def models_at_hand(self, scope: Scope, headers: Headers, right: Right, model: str | None) -> ServedModels | None:
         """Returns the models for a route, if the caller is known at once and permitted; None: `serve` has to decide."""
         if self.sharing is not None or (self.is_closed and scope["method"] in SAFE):
             return None
-        identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
+        identity = self._caller_at_hand(scope, headers) if self.is_closed else EVERYBODY
         if identity is None or right is Right.ADMIN or not (right is Right.OPEN or right in identity.rights):
             return None
         if identity.models is None and Right.READ in identity.rights:
@@ -228,7 +228,7 @@ class AccessGate:
         found = None if self._keys is None else self._keys.identity(digest)
         return self._tokens.known(digest) if found is None and self._tokens is not None else found
 
-    def _at_once(self, scope: Scope, headers: Headers) -> Caller | None:
+    def _caller_at_hand(self, scope: Scope, headers: Headers) -> Caller | None:
         """Returns a caller that has been here before, None if a closer look has to decide."""
         bearer, key = headers.get(AUTHORIZATION), headers.get(API_KEY)
         if len(headers) != len(scope["headers"]) or origins.EVENT in scope or (bearer is None) is (key is None):
@@ -279,7 +279,7 @@ class AccessGate:
             return identity
         if origins.is_cross_site(scope):
             return REFUSED[OF_A_PAGE]
-        return GUEST if self._settings.control == "open" else self._placed(scope)
+        return OPEN_CONTROL if self._settings.control == "open" else self._placed(scope)
 
     def _placed(self, scope: Scope) -> Caller:
         if self._settings.platform == "lambda" or origins.EVENT in scope:

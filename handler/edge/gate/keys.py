@@ -33,7 +33,6 @@ LOOK_SECONDS: Final = 1.0
 """Seconds between two looks at the file's time."""
 LARGEST_FILE: Final = 4 * 1024 * 1024
 COLUMNS: Final = range(3, 5)
-Keys = Mapping[bytes, Caller]
 
 
 class InvalidKeys(ValueError):

@@ -97,12 +97,12 @@ class LineForm(Protocol):
 
 
 class Lines:
-    """Entries on their way to stderr, in their order. `at_once`: nothing runs after a request, as on Lambda."""
+    """Entries on their way to stderr, in their order. `freezes`: nothing runs after a request, as on Lambda."""
 
-    def __init__(self, form: LineForm, *, at_once: bool = False) -> None:
+    def __init__(self, form: LineForm, *, freezes: bool = False) -> None:
         self._form = form
         self._entries: list[Entry | str] = []
-        self._at_once = at_once
+        self._freezes = freezes
         self._armed: asyncio.AbstractEventLoop | None = None
 
     def add(self, entry: Entry | str) -> None:
@@ -110,7 +110,7 @@ class Lines:
         self._entries.append(entry)
         if self._armed is not None and len(self._entries) < MOST_ENTRIES:
             return
-        loop = None if self._at_once else _running()
+        loop = None if self._freezes else _running()
         if loop is None or len(self._entries) >= MOST_ENTRIES:
             self.flush()
         elif self._armed is not loop:

@@ -50,7 +50,7 @@ class FactCollector(Collector):
             shown: dict[tuple[str, ...], Any] = {}
             for values, number in self._by_name.get(family.fact, ()):
                 shows = family.shows[: len(family.labels)]
-                labels = tuple(_writable(each if isinstance(each, str) else values[each]) for each in shows)
+                labels = tuple(each if isinstance(each, str) else values[each] for each in shows)
                 shown[labels] = _sum(shown.get(labels), number)
             yield _METRICS[family.kind](family, list(shown.items()))
 
@@ -76,11 +76,6 @@ def _prefers_open_metrics(accept: str) -> bool:
 
 def _is_total(family: Family) -> bool:
     return family.name.endswith(TOTAL)
-
-
-def _writable(text: str) -> str:
-    """Returns a label's value without lone surrogates, which stand for bytes in the names of files."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _sum(before: Any, number: Any) -> Any:

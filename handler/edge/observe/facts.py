@@ -119,15 +119,17 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
 
 def _loads(registry: Registry, facts: Facts) -> None:
     models, size = registry.in_memory()
-    facts |= {
-        ("loads", ()): LOADS.loaded,
-        ("load_failures", ()): LOADS.failed,
-        ("load_seconds", ()): LOADS.seconds,
-        ("fetched", ()): LOADS.fetched,
-        ("cache_hits", ()): LOADS.cached,
-        ("cache_misses", ()): LOADS.fetches,
-        ("evictions", ()): LOADS.evicted,
-        ("models", ()): models,
-        ("models_bytes", ()): size,
-        ("resident", ()): memory.resident() or 0,
-    }
+    facts.update(
+        {
+            ("loads", ()): LOADS.loaded,
+            ("load_failures", ()): LOADS.failed,
+            ("load_seconds", ()): LOADS.seconds,
+            ("fetched", ()): LOADS.fetched,
+            ("cache_hits", ()): LOADS.cached,
+            ("cache_misses", ()): LOADS.fetches,
+            ("evictions", ()): LOADS.evicted,
+            ("models", ()): models,
+            ("models_bytes", ()): size,
+            ("resident", ()): memory.resident() or 0,
+        }
+    )

@@ -41,8 +41,8 @@ def _triton(name: str, fact: str, about: str, scale: float = 1, kind: str = COUN
     return Family("triton", f"nv_inference_{name}", kind, fact, about, BY_MODEL, scale=scale)
 
 
-def _own(name: str, fact: str, about: str, *labels: str, kind: str = COUNTER, scale: float = 1) -> Family:
-    return Family(OWN, f"dragoman_{name}", kind, fact, about, labels, scale=scale)
+def _own(name: str, fact: str, about: str, *labels: str, kind: str = COUNTER) -> Family:
+    return Family(OWN, f"dragoman_{name}", kind, fact, about, labels)
 
 
 def _kserve(name: str, fact: str, about: str) -> Family:

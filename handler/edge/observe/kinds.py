@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from handler.edge.observe.facts import Queue
 
 
-def observer_of(settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> Observer:
-    """Returns an application's observer. `at_once`: nothing runs after a request. Raises InvalidSettings."""
+def observer_of(settings: Settings, registry: Registry, queue: "Queue", *, freezes: bool) -> Observer:
+    """Returns an application's observer. `freezes`: nothing runs after a request. Raises InvalidSettings."""
     if settings.traces == "off" and not settings.payload_log:
-        return Observer(settings, registry, queue, at_once=at_once)
+        return Observer(settings, registry, queue, freezes=freezes)
     from handler.edge.observe.tapped import TappedObserver  # noqa: PLC0415 - for servers with traces or payloads
 
-    return TappedObserver(settings, registry, queue, at_once=at_once)
+    return TappedObserver(settings, registry, queue, freezes=freezes)
 
 
 def calls_of(observer: Observer) -> "CallWatch":

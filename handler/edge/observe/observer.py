@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from core.errors import ServingError
 from core.wire import Header, Right
 from handler.edge.exchange import CAME_KEY, Scope, Send
+from handler.edge.log_lines import LineLimit
 from handler.edge.observe.counts import CANCELED, Counts
 from handler.edge.observe.record import CANCELLED, ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
@@ -28,9 +29,6 @@ GONE: Final = (LEFT, CANCELLED)
 """The statuses without an answer, of HTTP and of gRPC."""
 STEPPED: Final = frozenset(("kserve", "tfserving"))
 """The servers whose metrics are histograms of each step."""
-SECONDS: Final = 10.0
-MOST: Final = 10
-"""Lines of refusals in so many seconds where not every request has one. The next says how many were left out."""
 PATH, TFS_PATH = "/metrics", "/monitoring/prometheus/metrics"
 
 
@@ -47,11 +45,11 @@ class Observer:
     is_plain: ClassVar = True
     """Whether it sees the records of requests alone, and neither their messages nor their headers."""
 
-    def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
-        """`at_once`: nothing runs after a request, as on Lambda."""
+    def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, freezes: bool) -> None:
+        """`freezes`: nothing runs after a request, as on Lambda."""
         self.counts = Counts()
         self._lines: Lines | None = None
-        self._at_once = at_once
+        self._freezes = freezes
         self._settings = settings
         self._registry = registry
         self._queue = queue
@@ -62,9 +60,9 @@ class Observer:
         self._emf = "emf" in settings.metrics
         self._first = True
         self._is_quiet = not (self._all or self._emf or self._stepped)
-        self._since, self._refused = float("-inf"), 0
+        self._limit = LineLimit()
         self._shared: Shared | None = None
-        self._is_alone = at_once or not settings.scraped
+        self._is_alone = freezes or not settings.scraped
         self._armed = False
         self.gather: Callable[[], object] = lambda: None
         self._ending = threading.Lock()  # a function's events end in threads of their own
@@ -143,7 +141,7 @@ class Observer:
         if lines is None:
             from handler.edge.observe import access  # noqa: PLC0415 - 1 ms of cold start
 
-            lines = self._lines = access.Lines(access.FORMS[self._settings.log_format](), at_once=self._at_once)
+            lines = self._lines = access.Lines(access.FORMS[self._settings.log_format](), freezes=self._freezes)
         return lines
 
     def _log(self, record: Record, ns: int, model: str, version: str) -> None:
@@ -152,18 +150,8 @@ class Observer:
             if is_health and not self._debug:
                 return
             self.lines.request(record, ns, model, version, "DEBUG" if is_health else "INFO")
-        elif self._warns and (self._all or self._may_log()):
+        elif self._warns and (self._all or self._limit.admits(self.lines.add)):
             self.lines.request(record, ns, model, version, "WARNING")
-
-    def _may_log(self) -> bool:
-        """Decides whether a refusal gets a line where other requests get none: a flood of them stays short."""
-        now = time.monotonic()
-        if now - self._since >= SECONDS:
-            if self._refused > MOST:
-                self.lines.add(f"{self._refused - MOST} further requests were refused")
-            self._since, self._refused = now, 0
-        self._refused += 1
-        return self._refused <= MOST
 
     def _measure(self, record: Record, ns: int, model: str, version: str) -> None:
         from handler.edge.observe import access, emf  # noqa: PLC0415 - a setting that few have

@@ -39,12 +39,12 @@ class TappedObserver(Observer):
 
     is_plain = False
 
-    def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
+    def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, freezes: bool) -> None:
         """Raises InvalidSettings: a setting, or one of OpenTelemetry's, is wrong, or a package is not installed."""
-        super().__init__(settings, registry, queue, at_once=at_once)
-        self._spans = None if settings.traces == "off" else _spans(settings, at_once=at_once)
-        self._payloads = _payloads(settings, self.counts.payloads, at_once=at_once) if settings.payload_log else None
-        self._flushes = at_once
+        super().__init__(settings, registry, queue, freezes=freezes)
+        self._spans = None if settings.traces == "off" else _spans(settings, freezes=freezes)
+        self._payloads = _payloads(settings, self.counts.payloads, freezes=freezes) if settings.payload_log else None
+        self._flushes = freezes
 
     def begin(self, scope: Scope, send: Send) -> Record:
         notes = self.noted(scope["headers"])
@@ -114,19 +114,19 @@ class TappedCalls(CallWatch):
         return super().many(path, right, tapped)
 
 
-def _spans(settings: Settings, *, at_once: bool) -> "RequestSpans":
+def _spans(settings: Settings, *, freezes: bool) -> "RequestSpans":
     from handler.edge.observe.traces import provider  # noqa: PLC0415 - for servers with traces
 
-    exporting = provider.connect(settings, at_once=at_once)
+    exporting = provider.connect(settings, freezes=freezes)
     from handler.edge.observe.traces import spans  # noqa: PLC0415 - needs what `connect` has found
 
     return spans.RequestSpans(exporting)
 
 
-def _payloads(settings: Settings, counts: dict[str, int], *, at_once: bool) -> "PayloadLog":
+def _payloads(settings: Settings, counts: dict[str, int], *, freezes: bool) -> "PayloadLog":
     from handler.edge.observe.payloads.log import PayloadLog  # noqa: PLC0415 - for servers with a payload log
 
-    return PayloadLog(settings, counts, at_once=at_once)
+    return PayloadLog(settings, counts, freezes=freezes)
 
 
 def texts(pairs: Iterable[tuple[bytes | str, bytes | str]]) -> dict[str, str]:

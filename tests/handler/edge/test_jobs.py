@@ -18,7 +18,7 @@ from core.wire import AnyReply, Call, HttpRequest, HttpResponse, HttpStream, Opt
 from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, compressed
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
-from handler.lifecycle.usage import Gate, Loaded, Pace, Traffic
+from handler.lifecycle.usage import Loaded, MemoryGate, Pace, Traffic
 from handler.stores import Folder
 from tests.support.samples import told
 from tests.support.v1_samples import model, output, signature
@@ -68,7 +68,7 @@ class Shelf:
     def __init__(self, pending: int = 0, model: Halves | None = None) -> None:
         self.pending = pending
         self.asked: list[ModelRef] = []
-        self.loaded = Counting(model or Halves(), Folder(Path()), Gate(), Traffic(), Pace())
+        self.loaded = Counting(model or Halves(), Folder(Path()), MemoryGate(), Traffic(), Pace())
         self.recorded = self.loaded.recorded = []
 
     def use(self, ref: ModelRef, _: Timing) -> Loaded:

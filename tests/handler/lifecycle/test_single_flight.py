@@ -50,7 +50,7 @@ def test_of_one_model_one_flight_is_under_way_and_the_others_come_in_turn() -> N
         single = SingleFlight(executor)
         joined = [single.join(key, "m", work(key)) for key in "abcab"]
         assert joined[3:] == joined[:2]
-        assert not single.at_once("m", gate.set)
+        assert not single.run_if_idle("m", gate.set)
         assert single.join("d", "n", lambda _: "another model's").future.result(10) == "another model's"
         assert done == []
         gate.set()
@@ -72,9 +72,9 @@ def test_what_is_done_at_once_has_its_turn_as_well() -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            single.at_once("m", work)
+            single.run_if_idle("m", work)
         assert joined[0].future.result(10) == "later"
-        assert single.at_once("m", int)
+        assert single.run_if_idle("m", int)
 
 
 def test_who_waits_for_its_turn_when_the_server_ends_does_not_wait_for_ever() -> None:
@@ -177,7 +177,7 @@ def test_without_threads_the_work_is_done_at_once_and_counted_as_a_wait() -> Non
 def test_without_threads_nothing_is_ever_under_way() -> None:
     """What may be done at once is done."""
     done: list[str] = []
-    assert Here().at_once("m", lambda: done.append("m"))
+    assert Here().run_if_idle("m", lambda: done.append("m"))
     assert done == ["m"]
 
 

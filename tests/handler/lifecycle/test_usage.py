@@ -18,8 +18,8 @@ from handler.lifecycle.usage import (
     QUICK_NS,
     QUICK_RUNS,
     SLOW_NS,
-    Gate,
     Loaded,
+    MemoryGate,
     Pace,
     Traffic,
 )
@@ -199,7 +199,7 @@ def test_the_models_part_of_a_request_counts_twice_and_the_queue_not_at_all(
     """Only the model could run beside the event loop."""
     model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "fake", None, None), steady=True)
     pace = Pace()
-    loaded = Loaded(model, Folder(Path()), Gate(), Traffic(), pace)
+    loaded = Loaded(model, Folder(Path()), MemoryGate(), Traffic(), pace)
     for _ in range(QUICK_RUNS):
         loaded.record(durations, 10, success=True)
     assert pace.is_quick(10) is is_quick
@@ -235,7 +235,7 @@ def test_a_quick_refusal_proves_nothing_and_a_slow_one_does() -> None:
 
 def test_a_use_that_ends_opens_the_gate_for_loads_that_wait() -> None:
     """While no load waits, the gate stays as it is."""
-    gate = Gate()
+    gate = MemoryGate()
     model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "fake", None, None), steady=True)
     loaded = Loaded(model, Folder(Path()), gate, Traffic(), Pace())
     assert loaded.version == b"3"

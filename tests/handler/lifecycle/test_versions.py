@@ -141,16 +141,16 @@ def test_a_failure_is_raised_again_until_its_pause_has_passed(clock: Clock) -> N
     assert version.entry == IndexEntry("m", "7", State.READY, "")
 
 
-@pytest.mark.parametrize(("error", "at_once"), [(ModelUnavailable("gone"), True), (ServerBusy("full"), False)])
+@pytest.mark.parametrize(("error", "skips_pause"), [(ModelUnavailable("gone"), True), (ServerBusy("full"), False)])
 def test_a_pause_does_not_hold_for_calls_nor_after_a_lack_of_memory(
-    error: ServingError, clock: Clock, *, at_once: bool
+    error: ServingError, clock: Clock, *, skips_pause: bool
 ) -> None:
     """The load is tried again although the pause has not passed."""
     version = new()
     with pytest.raises(type(error)):
         version.obtain(raises(error))
     assert version.is_failing
-    version.obtain(loads, at_once=at_once)
+    version.obtain(loads, skips_pause=skips_pause)
     assert version.status is Status.READY
 
 

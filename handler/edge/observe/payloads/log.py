@@ -20,7 +20,6 @@ from handler.settings import Settings
 TOO_LARGE: Final = "size"
 MOST_DIGITS: Final = 18
 PROTOBUF: Final = "application/protobuf"
-"""V2's header with the bytes of a body's JSON. Tensors follow it."""
 
 
 class Copy:
@@ -66,13 +65,13 @@ class Copy:
 class PayloadLog:
     """An application's. `counts`: of requests, by the outcome of their events."""
 
-    def __init__(self, settings: Settings, counts: dict[str, int], *, at_once: bool) -> None:
+    def __init__(self, settings: Settings, counts: dict[str, int], *, freezes: bool) -> None:
         """Raises InvalidSettings."""
         self._most = settings.payload_log_size or sys.maxsize
         self._share = settings.payload_log_sample
         self._service = settings.name
         self._counts = counts
-        self._outbox = Outbox(place_of(settings), settings.payload_log_memory or sys.maxsize, counts, at_once=at_once)
+        self._outbox = Outbox(place_of(settings), settings.payload_log_memory or sys.maxsize, counts, freezes=freezes)
 
     def drawn(self) -> Copy | None:
         """Draws whether a request that has come is to be logged. Returns where its answer is kept, or None."""

@@ -29,14 +29,14 @@ LAST_SECONDS: Final = 10.0
 class Outbox:
     """`most`: bytes that may wait. `counts`: of requests, by the outcome of their events.
 
-    `at_once`: nothing runs after a request, so that its events are written in its own thread, and not again.
+    `freezes`: nothing runs after a request, so that its events are written in its own thread, and not again.
     """
 
-    def __init__(self, place: EventPlace, most: int, counts: dict[str, int], *, at_once: bool = False) -> None:
+    def __init__(self, place: EventPlace, most: int, counts: dict[str, int], *, freezes: bool = False) -> None:
         self._place = place
         self._most = most
         self._counts = counts
-        self._at_once = at_once
+        self._freezes = freezes
         self._waiting: list[Sequence[CloudEvent]] = []
         self._bytes = 0
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Outbox:
     def put(self, events: Sequence[CloudEvent]) -> None:
         """Takes the events of one request. Waits only for those of a function."""
         size = sum(event.size + OVERHEAD for event in events)
-        if self._at_once:
+        if self._freezes:
             self._write([events], ())
             return
         with self._lock:
@@ -96,7 +96,7 @@ class Outbox:
 
     def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
         """Writes the events of so many requests, and counts the outcomes."""
-        if self._at_once and time.monotonic() < self._again:
+        if self._freezes and time.monotonic() < self._again:
             self._count(FAILED, len(batch))
             return
         events = [event for each in batch for event in each]

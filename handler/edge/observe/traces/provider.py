@@ -28,8 +28,8 @@ class Exporting(NamedTuple):
     flush: Callable[[], None]
 
 
-def connect(settings: Settings, *, at_once: bool) -> Exporting:
-    """Sets the SDK up. `at_once`: nothing runs after a request, as on Lambda. Raises InvalidSettings."""
+def connect(settings: Settings, *, freezes: bool) -> Exporting:
+    """Sets the SDK up. `freezes`: nothing runs after a request, as on Lambda. Raises InvalidSettings."""
     try:
         from opentelemetry import propagate  # noqa: PLC0415, F401 - an extra, which checks OTEL_PROPAGATORS
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - the same
@@ -44,9 +44,9 @@ def connect(settings: Settings, *, at_once: bool) -> Exporting:
             log.warning("spans are sent as %s, and not as %s", HTTP, protocol)
     provider = TracerProvider(resource=Resource.create(_attributes(settings)))
     timed = any(os.environ.get(name) for name in TIMEOUTS)
-    exporter = OTLPSpanExporter(timeout=LAMBDA_SECONDS if at_once and not timed else None)
+    exporter = OTLPSpanExporter(timeout=LAMBDA_SECONDS if freezes and not timed else None)
     tracer = provider.get_tracer("dragoman")
-    if not at_once:
+    if not freezes:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
 
         batches = BatchSpanProcessor(exporter)

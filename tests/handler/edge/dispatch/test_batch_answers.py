@@ -106,7 +106,7 @@ def test_each_request_gets_what_it_would_have_got_alone(local: Local, asked: lis
     """Byte for byte: an answer, its own error, or nothing for a client that has left."""
     lane = local.app.dispatcher._workers._lanes.find(model)  # type: ignore[union-attr] # threads
     if lane is not None:
-        lane.crowd.last = 99  # so that they wait for each other
+        lane.batches.last = 99  # so that they wait for each other
     found = local.run(answers(local, model, asked))
     for (path, body, *_), one in zip(asked, found, strict=True):
         assert one in (None, local.run(answer(local, "alone", path, body, 0)))

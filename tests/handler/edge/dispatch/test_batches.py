@@ -237,7 +237,7 @@ def test_a_model_without_a_row_for_each_row_is_told_once(
     code.write_text(code.read_text().replace('"outputs"', '"others"').replace('"y": x * 2', '"y": x.sum()'))
     with caplog.at_level(logging.WARNING, batches.__name__):
         found = meeting.together(rows(1), rows(2))
-        assert meeting.lane.crowd.unfit.keys() == {"1"}
+        assert meeting.lane.batches.unfit.keys() == {"1"}
         again = [meeting.run(meeting.local._call("POST", INFER, rows(value), {}, stays=True)) for value in (3, 4)]
     assert [outputs["y"] for _, outputs in found] == [[2], [4]]
     assert [told(answer)[1]["y"] for answer in again] == [[6], [8]]

@@ -19,7 +19,7 @@ def lane_of(*waiting: float, held: int = 0, last: int = 1, **said: Any) -> Lane:
     """A lane in which requests came at these times."""
     spec = ModelSpec("m", "1", "p", None, None, batching=Batching(8, 0.1)._replace(**said))
     lane = Lanes(4).of(spec)
-    lane.held, lane.crowd.last = held, last
+    lane.held, lane.batches.last = held, last
     loop = asyncio.new_event_loop()
     for at in waiting:
         work = Errand(BatchPart(iter, spec, 1), lane, loop, NEVER, None)  # type: ignore[arg-type] # never called
@@ -76,7 +76,7 @@ def test_a_batch_takes_as_many_requests_as_are_likely_to_fit(
 ) -> None:
     """The largest preferred size, else as many rows as a batch may have; requests have as many rows as they had."""
     lane = lane_of(*range(waiting), **said)
-    lane.crowd.rows = rows
+    lane.batches.rows = rows
     came = list(lane.waiting)
     first, _ = lane.waiting.popitem(last=False)
     assert first.part is not None

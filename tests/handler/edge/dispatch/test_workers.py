@@ -167,7 +167,7 @@ def test_what_waits_for_others_is_done_when_the_pool_is_closed() -> None:
         return 7
 
     async def leave() -> list[Any]:
-        workers._lanes.of(spec).crowd.last = 9
+        workers._lanes.of(spec).batches.last = 9
         waiting = [asyncio.ensure_future(workers.run(BatchPart(steps, spec, 1), spec)) for _ in range(3)]
         await asyncio.sleep(0)
         workers.close()

@@ -220,7 +220,7 @@ def test_a_flood_of_refusals_stays_short(capsys: pytest.CaptureFixture[str], mon
         for _ in range(50):
             ask(app, "GET", "/v2/nothing")
         assert len(lines(app, capsys)) == 10
-        monkeypatch.setattr("handler.edge.observe.observer.SECONDS", 0.0)
+        monkeypatch.setattr("handler.edge.log_lines.SECONDS", 0.0)
         ask(app, "GET", "/v2/nothing")
         assert "40 further requests were refused" in lines(app, capsys)[0]
     with closing(make(ACCESS_LOG="true")) as app:

@@ -187,14 +187,12 @@ def test_clients_make_no_series() -> None:
         } | {key for key in scraped(app) if ("protocol", "site") in key[1]}
 
 
-@pytest.mark.parametrize(
-    "name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", "", "\n# TYPE x untyped\n", "\udcff"]
-)
+@pytest.mark.parametrize("name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", "", "\n# TYPE x untyped\n"])
 def test_a_labels_odd_value_is_read_as_it_is(name: str) -> None:
-    """Quotes, backslashes, line ends: the format has an escape for each. It has none for a byte of no character."""
+    """Quotes, backslashes, line ends: the format has an escape for each."""
     _, body = exposition.written({("success", (name, "1")): 7}, ["triton"])
     found = samples(body.decode())
-    assert of(found, "nv_inference_count", model=name.replace("\udcff", "?"), version="1") == 7
+    assert of(found, "nv_inference_count", model=name, version="1") == 7
 
 
 def test_metrics_may_be_off_and_are_for_readers_alone() -> None:

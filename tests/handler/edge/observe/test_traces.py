@@ -262,7 +262,7 @@ def test_a_caller_that_does_not_record_is_not_recorded(
 def test_traces_join_across_a_proxy(collector: Collector, tmp_path: Path) -> None:
     """A proxy with a span of its own, and behind it a server in its own process: one trace in the receiver."""
     settings = Settings.from_env({"DRAGOMAN_NAME": "proxy"})
-    exporting = provider.connect(settings, at_once=False)
+    exporting = provider.connect(settings, freezes=False)
 
     class Proxy(web.Handler):
         def do_POST(self) -> None:

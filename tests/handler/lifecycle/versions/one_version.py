@@ -8,7 +8,7 @@ from typing import Any
 from core.errors import ServingError
 from core.operations import ModelSpec
 from handler.lifecycle.repository import Listing, Version
-from handler.lifecycle.usage import Gate, Loaded, Traffic
+from handler.lifecycle.usage import Loaded, MemoryGate, Traffic
 from handler.lifecycle.versions import ServedVersion
 from handler.stores import Folder
 
@@ -27,7 +27,7 @@ def new() -> ServedVersion:
 def loads(version: ServedVersion, *_: Any) -> Loaded:
     """Loads a model that does nothing."""
     model: Any = SimpleNamespace(spec=ModelSpec("m", "7", "fake", None, None), steady=True, is_there=True)
-    return Loaded(model, Folder(Path()), Gate(), version.traffic, version.pace)
+    return Loaded(model, Folder(Path()), MemoryGate(), version.traffic, version.pace)
 
 
 def raises(error: ServingError | Exception) -> Callable[..., Loaded]:

@@ -63,10 +63,10 @@ class OneVersion(RuleBasedStateMachine):
     @rule(
         outcome=st.sampled_from(OUTCOMES),
         seconds=st.sampled_from([0.0, 0.5]),
-        at_once=st.booleans(),
+        skips_pause=st.booleans(),
         replaced=st.booleans(),
     )
-    def obtain(self, outcome: type[Exception] | None, seconds: float, *, at_once: bool, replaced: bool) -> None:
+    def obtain(self, outcome: type[Exception] | None, seconds: float, *, skips_pause: bool, replaced: bool) -> None:
         """Asks for the model, whose load takes some time; meanwhile the version may be replaced."""
         tried: list[ServedVersion] = []
 
@@ -85,10 +85,10 @@ class OneVersion(RuleBasedStateMachine):
             return self.every[-1]
 
         refused, wait = self.pausing, self.pause
-        may_try = at_once or wait <= 0 or isinstance(refused, ServerBusy)
+        may_try = skips_pause or wait <= 0 or isinstance(refused, ServerBusy)
         raised = None
         try:
-            self.version.obtain(load, at_once=at_once)
+            self.version.obtain(load, skips_pause=skips_pause)
         except ServingError as error:
             raised = error
         if self.loaded is not None:
