@@ -4,8 +4,9 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+T = TypeVar("T")
 _LOCK: Final = threading.Lock()
 """For threads that end the same run: the first one's reason counts."""
 LARGE: Final = 2**18
@@ -159,15 +160,15 @@ def _settle(future: Future[Any], outcome: Any, error: BaseException | None) -> N
         future.set_result(outcome) if error is None else future.set_exception(error)
 
 
-def limited(work: Callable[[], None], seconds: float | None, late: Callable[[], Exception]) -> None:
-    """Does the work in a thread of its own, and raises what `late` returns if it takes longer. None: no limit.
+def limited(work: Callable[[], T], seconds: float | None, late: Callable[[], Exception]) -> T:
+    """Returns the result of work in a thread of its own, or raises what `late` returns after so many seconds.
 
-    The runtime's part of the work is ended then. Python code cannot be ended: its thread goes on.
+    None: no limit, and no thread. The runtime's part of the work is ended then. Python code cannot be ended: its thread
+    goes on.
     """
     if seconds is None:
-        work()
-        return
-    run, future = Run(), Future[None]()
+        return work()
+    run, future = Run(), Future[T]()
 
     def do() -> None:
         CURRENT.run = run
@@ -175,10 +176,9 @@ def limited(work: Callable[[], None], seconds: float | None, late: Callable[[], 
 
     threading.Thread(target=do, name="dragoman-limited", daemon=True).start()
     try:
-        future.result(seconds)
+        return future.result(seconds)
     except TimeoutError:
         if future.done():  # the work itself raised it, or ended just now
-            future.result()
-            return
+            return future.result()
         run.end(late)
         raise late() from None

@@ -56,7 +56,7 @@ def push(options: CommandOptions) -> None:
 @argument("folder", required=False, type=FILE, help="folder for the numbered versions; default: NAME")
 @click.option("--version", help="version to fetch; default: the newest")
 @click.option("--all", is_flag=True, help="fetch every version, in the place of --version")
-@click.option("--force", is_flag=True, help="replace existing files")
+@click.option("--force", is_flag=True, help="replace the folder of an existing version, with all that is in it")
 @quiet
 @json_lines
 def pull(options: CommandOptions) -> None:

@@ -88,7 +88,7 @@ class MessageRunner:
         """Runs messages of one model, and writes each result as soon as it is complete. Raises ServingError."""
         with (use := settled(partial(self._models.use, ref, context), context.deadline)) as model:
             rows = batch_rows(model.spec)
-            limits = BlockLimits(rows, self._options.max_body_bytes)
+            limits = BlockLimits(rows, self._options.max_body_bytes, context.deadline)
             runner = BatchRunner(use, BatchTerms(model.spec, signature, self._options), rows, limits)
             answers: list[bytes] = []
             waiting = [*reversed(several)]

@@ -4,15 +4,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from core import checks, engine
 from core.batches import Prepared, join, split
 from core.encoding import jsonio
-from core.errors import Fault, InvalidInput, ServingError
+from core.errors import Fault, InvalidInput, ServingError, TimedOut
 from core.operations import InferResult, ModelSpec
 from core.records import NamedTuple
 from core.tensor import Tensor, joined
+from handler.backends.runs import limited
 from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall, id_text
 
 ROWS: Final = 256
@@ -57,6 +59,10 @@ class UnderWay(NamedTuple):
     block: RecordBlock
     halted: Halted | None
     shares: Sequence[Future[list[Sequence[Tensor]]]] = ()
+
+
+def _late() -> TimedOut:
+    return TimedOut("an inference has not ended in the time that was left")
 
 
 Submit = Callable[..., Future[Any]]
@@ -162,7 +168,9 @@ class BatchRunner:
         return self._result(halted, self._predict(halted.prepared, halted.prepared.inputs))
 
     def _predict(self, prepared: Prepared, inputs: Any) -> Sequence[Tensor]:
-        outputs: Sequence[Tensor] = self._use.model.predict(inputs, prepared.names, prepared.parameters)
+        predict = partial(self._use.model.predict, inputs, prepared.names, prepared.parameters)
+        deadline = self._limits.deadline
+        outputs: Sequence[Tensor] = limited(predict, None if deadline.is_never else deadline.left, _late)
         return outputs
 
     def _result(self, halted: Halted, outputs: Sequence[Tensor]) -> InferResult:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from core.deadline import NEVER, Deadline
 from core.dialects.v1 import bulk
 from core.dialects.v1.bulk import BoundRows
 from core.dialects.v1.inputs import Bindings
@@ -43,11 +44,15 @@ class BatchTerms(NamedTuple):
 
 
 class BlockLimits:
-    """`records`: the most in the next block. `record_bytes`: the most of a record; a longer one is refused."""
+    """`records`: the most in the next block. `record_bytes`: the most of a record; a longer one is refused.
 
-    def __init__(self, records: int, record_bytes: int) -> None:
+    `deadline`: when inferences end.
+    """
+
+    def __init__(self, records: int, record_bytes: int, deadline: Deadline = NEVER) -> None:
         self.records = records
         self.record_bytes = record_bytes
+        self.deadline = deadline
 
 
 class RecordCall(NamedTuple):

@@ -6,7 +6,9 @@ import io
 import json
 import logging
 import math
+import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,6 +30,7 @@ from handler.edge.batch.runner import BatchRunner
 from handler.edge.function.events import UnsupportedEvent
 from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings
+from tests.handler.calling import context
 from tests.handler.edge.client import make
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
@@ -151,8 +154,9 @@ def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.
     outputs = BatchRunner._outputs
 
     def last(self: Any, *share: Any) -> Any:
+        found = outputs(self, *share)
         time_left[0] = -60_000
-        return outputs(self, *share)
+        return found
 
     monkeypatch.setattr(BatchRunner, "_outputs", last)
     monkeypatch.setattr("handler.edge.batch.function_events.end_of", lambda *_: cast("Deadline", _Left(time_left)))
@@ -160,6 +164,21 @@ def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.
         answer = aws(queue(IRIS | {"instances": ROWS * 128}, IRIS | {"instances": ROWS * 1000}), None)
     assert failed(answer) == ["m1"]
     assert [len(found) for found in results(tmp_path).values()] == [256]
+
+
+def test_an_inference_ends_with_the_functions_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Lambda would end the whole function, and the queue would resend messages that have their results already."""
+    (tmp_path / "models/slow/1").mkdir(parents=True)
+    source = "import time\ndef predict(inputs, parameters):\n    time.sleep(30)\n    return inputs\n"
+    (tmp_path / "models/slow/1/model.py").write_text(source)
+    shutil.copytree(ROOT / "models" / "iris", tmp_path / "models" / "iris")
+    settings = {"REPOSITORY": str(tmp_path / "models"), "ALLOW_CODE": "true", "PRELOAD": "*"}
+    with function(monkeypatch, str(tmp_path / "out"), **settings) as aws:
+        begun = time.monotonic()
+        answer = aws(queue(IRIS, HALF | {"model": "slow", "version": 1}), context(3))
+        assert time.monotonic() - begun < 20
+    assert failed(answer) == ["m1"]
+    assert [*results(tmp_path / "out")] == ["m0"]
 
 
 class _Left:
