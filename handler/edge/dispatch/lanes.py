@@ -24,6 +24,10 @@ STALE_SECONDS: Final = 0.5
 """Under overload a line in order answers every client late, and those with less patience never."""
 
 
+MOST_LANES: Final = 1024
+"""With more lanes, those without work are forgotten, with what they have learned: each look at all takes its time."""
+
+
 class Lanes:
     """All lanes. `threads`: how many run at the same time. `timeout`: seconds, of models that do not say another.
 
@@ -45,10 +49,16 @@ class Lanes:
         name = "" if spec is None else spec.name
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(name, self._timeout, self._queue)
+            lane = Lane(name, self._timeout, self._queue)
+            # A new mapping: threads of the pool walk the present one, and the event loop does not take their lock.
+            known = self._lanes if len(self._lanes) < MOST_LANES else self._busy()
+            self._lanes = {**known, name: lane}
         if spec is not None:
             lane.spec = spec
         return lane
+
+    def _busy(self) -> dict[str, Lane]:
+        return {name: lane for name, lane in self._lanes.items() if lane.held or lane.waiting}
 
     def find(self, name: str) -> Lane | None:
         return self._lanes.get(name)

@@ -216,3 +216,26 @@ def test_the_refusal_of_a_stuck_model_says_what_occupies_its_threads(lost: int, 
     lane = Lane("m", 1.0, 4.0)
     lane.lost = lost
     assert lane.stuck().message == f"model 'm' refuses requests: {text}; try again, or restart the server"
+
+
+def test_threads_walk_the_lanes_while_new_ones_come() -> None:
+    """A thread of the pool that failed here would be missing for good."""
+    lanes = Lanes(2)
+    lanes.of(None)
+    walk = iter(lanes)
+    next(walk)
+    lanes.of(ModelSpec("new", "1", "p", None, None))
+    assert list(walk) == []
+    assert [lane.name for lane in lanes] == ["", "new"]
+
+
+def test_lanes_without_work_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository can have any number of models."""
+    monkeypatch.setattr("handler.edge.dispatch.lanes.MOST_LANES", 3)
+    lanes = Lanes(2)
+    for number in range(10):
+        lane = lanes.of(ModelSpec(f"m{number}", "1", "p", None, None))
+        if number == 1:
+            assert lanes.takes(lane)
+        assert len([*lanes]) <= 3
+    assert lanes.find("m1") is not None
