@@ -100,8 +100,11 @@ def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path,
         assert label(step(f"infer from {name}", infer)) == [0]
     assert "P50 MS" in step("bench", f"venv/bin/dragoman bench wine --sample --seconds 1 --url {server}")
     machine.run("mkdir my-models/iris; cp wine.onnx my-models/iris/model.onnx")
-    with pytest.raises(RuntimeError, match="mkdir -p iris/1 && mv iris/model.onnx iris/1/model.onnx"):
+    cure = "dragoman push my-models/iris/model.onnx my-models/iris"
+    with pytest.raises(RuntimeError, match=f"cure: {cure}; then remove it"):
         step("doctor finds", "venv/bin/dragoman doctor my-models")
+    step("doctor's cure", f"venv/bin/{cure}; rm my-models/iris/model.onnx")
+    assert step("doctor after it", "venv/bin/dragoman doctor my-models").splitlines()[-1] == "nothing is wrong"
 
 
 def test_a_newcomer_runs_the_function(machine: debian.Machine, local: sam.Local, step: Step) -> None:
