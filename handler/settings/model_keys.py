@@ -21,7 +21,7 @@ class ModelKey(NamedTuple):
 
 
 TABLE: Final = (
-    ModelKey("name", "text", "the folder's name", "as in MLServer's files; another name than the folder's is refused"),
+    ModelKey("name", "text", "the folder's name", "as in MLServer's files; another name than the folder's is refused, unless the operator or a platform names the model"),
     ModelKey("implementation", "text", "", "the runtime of another installed package, for a version without one of Dragoman's own files"),
     ModelKey("platform", "text", "the runtime's", "shown in metadata and configuration"),
     ModelKey("max_batch_size", "whole number", "0", "shown in the configuration. Above 0, V2's classification answers for each row, and a raw binary request is one row"),
