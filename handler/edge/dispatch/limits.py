@@ -45,7 +45,6 @@ class Watchdog:
     def __init__(self) -> None:
         self._guarded: _Guarded | None = None
         self._until = 0.0
-        self._run = Run()
         self._hurried = _Guarded(Run(Hurried), lambda: self._until, Hurried)
         self._turn = 0
         self._closed = False
@@ -55,6 +54,7 @@ class Watchdog:
 
     def hurry(self, call: Callable[[], T]) -> T:
         """Returns the result of quick work. Raises Hurried if it takes long, or makes much, and can be ended."""
+        # A look that comes late may end the next call's work, which is only done again. `guard` would fail it.
         guarded = self._hurried
         if guarded.run.ended:
             guarded = self._hurried = guarded._replace(run=Run(Hurried))
@@ -63,9 +63,7 @@ class Watchdog:
 
     def guard(self, call: Callable[[], T], due: Callable[[], float], late: Callable[[], Exception]) -> T:
         """Returns the result of `call`, or lets it raise what `late` returns. `due`: see _Guarded."""
-        if self._run.ended:
-            self._run = Run()
-        return self._guard(call, _Guarded(self._run, due, late))
+        return self._guard(call, _Guarded(Run(), due, late))
 
     def _guard(self, call: Callable[[], T], guarded: _Guarded) -> T:
         self._turn += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from contextlib import closing, nullcontext
 from types import SimpleNamespace
@@ -64,6 +65,25 @@ def test_work_ends_when_it_is_due() -> None:
     answers = iter([float("inf"), float("inf"), begun])
     with closing(Watchdog()) as watchdog, pytest.raises(TimedOut, match="late"):
         watchdog.guard(lambda: stoppable(endless, options), lambda: next(answers, begun), lambda: TimedOut("late"))
+
+
+def test_a_late_look_does_not_end_the_next_work() -> None:
+    """The watchdog finds work overdue, and gets its turn again when the thread does other work."""
+    looks, proceeds = threading.Event(), threading.Event()
+
+    def due() -> float:
+        looks.set()
+        proceeds.wait(10)
+        return -math.inf
+
+    def work(options: Any) -> bool:
+        proceeds.set()
+        time.sleep(0.2)
+        return bool(options.terminate)
+
+    with closing(Watchdog()) as watchdog:
+        assert watchdog.guard(lambda: stoppable(lambda _: looks.wait(10), options), due, Hurried)
+        assert not watchdog.guard(lambda: stoppable(work, options), lambda: math.inf, Hurried)
 
 
 def test_a_closed_watchdog_has_no_thread() -> None:
