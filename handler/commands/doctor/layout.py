@@ -1,8 +1,7 @@
 """How a repository lies: folders without a number, versions without a model, names that servers do not find."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -39,12 +38,13 @@ class NamedRepository(NamedTuple):
     uri: str
 
     def moved(self, source: str, target: str) -> str:
-        """Returns the cure that moves a file or folder to a free at. Paths are relative to the repository."""
+        """Returns the cure that renames a file or folder. `target`: a free name in the same folder.
+
+        Both paths are relative to the repository.
+        """
         if "://" in self.uri:
             return f"move {source} to {target}"
-        folder = target.rpartition("/")[0]
-        made = f"mkdir -p {self._path(folder)} && " if folder != source.rpartition("/")[0] else ""
-        return f"{made}mv -n {self._path(source)} {self._path(target)}"
+        return f"mv -n {self._path(source)} {self._path(target)}"
 
     def published(self, source: str, name: str) -> str:
         """Returns the cure that makes a version of a model's file, which has other files beside it, perhaps."""
@@ -110,8 +110,9 @@ def _model(at: NamedRepository, name: str, files: Sequence[File]) -> Iterator[Fi
     folders = folders_of(files)
     yield from _misnamed_settings(at, name, files)
     yield from _twice(name, folders)
+    numbers = {folder.folder: folder.number for folder in folders}
     for file in files:
-        yield from _misplaced(at, name, file.path, {folder.number for folder in folders})
+        yield from _misplaced(at, name, file.path, numbers)
 
 
 def _misnamed_settings(at: NamedRepository, name: str, files: Sequence[File]) -> Iterator[Finding]:
@@ -138,22 +139,31 @@ def _twice(name: str, folders: Sequence[Version]) -> Iterator[Finding]:
             yield warning("version-twice", name, what, f"remove {name}/{others[0]}, or give it another number")
 
 
-def _misplaced(at: NamedRepository, name: str, path: str, numbers: AbstractSet[int]) -> Iterator[Finding]:
-    """Yields the finding for a model's file that lies where no server looks. `numbers`: of the model's versions."""
+def _misplaced(at: NamedRepository, name: str, path: str, numbers: dict[str, int]) -> Iterator[Finding]:
+    """Yields the finding for a model's file that lies where no server looks.
+
+    `numbers`: of the model's versions, by folder. A misnamed folder gets the next free one.
+    """
     folder, slash, rest = path.partition("/")
     where = f"{name}/{path}"
     if not slash and (path in MARKERS or path.endswith(ONNX)):
         what = "a version's folder is missing: servers look for numbered ones"
         yield error("no-version-folder", where, what, at.published(where, name))
     elif slash and not VERSION.fullmatch(folder) and (rest in MARKERS or rest.endswith(ONNX)) and "/" not in rest:
-        found = VERSION.search(folder)
-        number = int(found[0]) if found else 1
-        free = number if number not in numbers else max(numbers) + 1
+        if folder not in numbers:
+            numbers[folder] = _free(folder, numbers.values())
         what = f"the folder {folder!r} is not a version: expected a plain number below 9 * 10**18"
-        yield error("version-name", where, what, at.moved(f"{name}/{folder}", f"{name}/{free}"))
+        yield error("version-name", where, what, at.moved(f"{name}/{folder}", f"{name}/{numbers[folder]}"))
     elif not VERSION.fullmatch(folder) and _is_version_file(rest):
         what = f"{name} is a repository itself: its model {folder!r} is one level too deep"
         yield error("nested-repository", where, what, f"move {folder!r} one level up, or name {name} as the repository")
+
+
+def _free(folder: str, taken: Collection[int]) -> int:
+    """Returns the number in a folder's name, or else 1, if it is free; else the one after the highest."""
+    found = VERSION.search(folder)
+    number = int(found[0]) if found else 1
+    return number if number not in taken else max(taken) + 1
 
 
 def incomplete(where: str, name: str, version: Version) -> Finding:

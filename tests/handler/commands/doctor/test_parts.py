@@ -475,16 +475,25 @@ def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("uri", "cure"), [
-    ("my models", "mkdir -p 'my models/a/1' && mv -n 'my models/a b.onnx' 'my models/a/1/model.onnx'"),
-    ("m/", "mkdir -p m/a/1 && mv -n 'm/a b.onnx' m/a/1/model.onnx"),
-    ("s3://b/m", "move a b.onnx to a/1/model.onnx"),
+    ("my models", "mv -n 'my models/a/1/a b.onnx' 'my models/a/1/model.onnx'"),
+    ("m/", "mv -n 'm/a/1/a b.onnx' m/a/1/model.onnx"),
+    ("s3://b/m", "move a/1/a b.onnx to a/1/model.onnx"),
 ])  # fmt: skip
 def test_a_cure_runs_where_doctor_ran(uri: str, cure: str) -> None:
     """Its paths begin in the current folder, and it replaces nothing."""
-    assert layout.NamedRepository(uri).moved("a b.onnx", "a/1/model.onnx") == cure
+    assert layout.NamedRepository(uri).moved("a/1/a b.onnx", "a/1/model.onnx") == cure
 
 
 def test_a_misnamed_version_gets_a_free_number(setup: SetUp, doctor: Callable[[], Findings]) -> None:
     """Version 1 is there, and is served."""
     setup.add("wine/v1/model.onnx")
     assert doctor().all[0]["cure"] == "mv -n models/wine/v1 models/wine/2"
+
+
+def test_misnamed_versions_of_one_number_get_one_each(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """All cures can run, one after the other: `mv` would put the second folder into the first."""
+    for path in ("v0/model.onnx", "v0/b.onnx", "release-0/model.onnx", "best/model.onnx"):
+        setup.add(f"grape/{path}")
+    cures = [each["cure"] for each in doctor().all if each["code"] == "version-name"]
+    moves = ["best models/grape/1", "release-0 models/grape/0", "v0 models/grape/2", "v0 models/grape/2"]
+    assert cures == [f"mv -n models/grape/{each}" for each in moves]
