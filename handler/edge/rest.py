@@ -58,16 +58,16 @@ class Tools(NamedTuple):
 class MatchedHead:
     """A request's head and its route. It serves several requests: clients send the same head again.
 
-    `headers`: by name. `json`: bytes of the body's JSON, before its tensors; 0 if no tensors follow.
+    `headers`: by name. `json_bytes`: of the body's JSON, before its tensors; 0 if no tensors follow.
     """
 
-    __slots__ = ("headers", "json", "match", "scope")
+    __slots__ = ("headers", "json_bytes", "match", "scope")
 
-    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch, json: int) -> None:
+    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch, json_bytes: int) -> None:
         self.scope = scope
         self.headers = headers
         self.match = match
-        self.json = json
+        self.json_bytes = json_bytes
 
 
 class Rest:
@@ -87,7 +87,7 @@ class Rest:
         """Returns the head of a request that may be answered at once. Its route is known."""
         model, dialect, headers = match.values.get("model"), match.dialect, by_name(scope["headers"])
         head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
-        raw_at = None if b"content-encoding" in headers else head.json
+        raw_at = None if b"content-encoding" in headers else head.json_bytes
         answer = partial(self._at_once, head)
         return WholeHead(scope, headers, match.route.right, model, dialect.name, raw_at, answer)
 
@@ -121,7 +121,9 @@ class Rest:
             record.right = route.right
             models = visitor.models(route.right, match.values.get("model"))
             head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
-            body = await exchange.gather(headers, receive, self.options.max_body_bytes, head.json, self._tools.flight)
+            body = await exchange.gather(
+                headers, receive, self.options.max_body_bytes, head.json_bytes, self._tools.flight
+            )
             if body is None:
                 return
             record.timing.came = time.perf_counter_ns()
@@ -153,7 +155,7 @@ class Rest:
                 parts.append(chunk)
                 size += len(chunk)
                 if size > dispatcher.buffers:
-                    raise TooLarge(f"the stream has more than {dispatcher.buffers} bytes, which no function can answer")
+                    raise TooLarge(f"the answer has more than {dispatcher.buffers} bytes, more than Lambda can carry")
         return HttpResponse(stream.status, stream.headers, tuple(parts))
 
     async def _found(self, path: str, dialect: Dialect, visitor: Visitor, deadline: Deadline) -> RouteMatch:
@@ -187,7 +189,7 @@ class Rest:
         query = scope.get("query_string", b"")
         request = HttpRequest(scope["method"], path, headers, body, self.options, query, record.own_id)
         least = scope.get(exchange.COMPRESS_KEY, self._tools.least)
-        codec = record.codec = HttpCodec(route, Call(request, values), least, head.json)
+        codec = record.codec = HttpCodec(route, Call(request, values), least, head.json_bytes)
         return Job(codec, models, record.timing)
 
     # -- answers ------------------------------------------------------------------------------------------------------

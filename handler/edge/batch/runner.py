@@ -61,13 +61,13 @@ class UnderWay(NamedTuple):
     shares: Sequence[Future[list[Sequence[Tensor]]]] = ()
 
 
-def _late() -> TimedOut:
-    return TimedOut("an inference has not ended in the time that was left")
-
-
 Submit = Callable[..., Future[Any]]
 Group = list[tuple[int, RecordBlock, Halted]]
 """Records of one kind, each with its place in its block."""
+
+
+def _late() -> TimedOut:
+    return TimedOut("an inference did not end before the batch's deadline")
 
 
 def batch_rows(spec: ModelSpec) -> int:

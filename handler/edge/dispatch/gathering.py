@@ -23,8 +23,8 @@ def is_due(lane: Lane, now: float) -> bool:
     batching = _batching(oldest)
     if batching is None:
         return True
-    count, crowd = len(lane.waiting), lane.batches
-    if count >= _enough(lane, batching) or (lane.held == lane.lost and count >= crowd.last):
+    count = len(lane.waiting)
+    if count >= _enough(lane, batching) or (lane.held == lane.lost and count >= lane.batches.last):
         return True
     return now >= oldest.put + _longest(oldest, batching)
 

@@ -22,8 +22,6 @@ QUEUE_SECONDS: Final = 4.0
 """DRAGOMAN_QUEUE_TIME: clients commonly leave after five."""
 STALE_SECONDS: Final = 0.5
 """Under overload a line in order answers every client late, and those with less patience never."""
-
-
 MOST_LANES: Final = 1024
 """With more lanes, those without work are forgotten, with what they have learned: each look at all takes its time."""
 

@@ -25,7 +25,8 @@ from handler.edge.dispatch.lanes import QUEUE_SECONDS, Lanes
 from handler.edge.dispatch.worker import Worker
 
 log = logging.getLogger(__name__)
-TICK_SECONDS: Final = 0.05  # between two looks at running and waiting work, while there is any
+TICK_SECONDS: Final = 0.05
+"""Seconds between two looks at running and waiting work, while there is any."""
 GRACE_SECONDS: Final = 0.2
 """A runtime that was ended returns within this time; a thread that does not is lost."""
 UNAWAITED_SECONDS: Final = 2.0
@@ -108,10 +109,9 @@ class Workers:
         if not name:
             if not self._lost or self._lost < len(self._threads):
                 return ""
-            held = (
-                f"{self._lost} threads ({', '.join(f'{each.title} {each.lost}' for each in self._lanes if each.lost)})"
-            )
-            return f"inferences exceeded the time limit and still occupy all {held}: restart this server"
+            held = ", ".join(f"{each.title} {each.lost}" for each in self._lanes if each.lost)
+            late = f"inferences exceeded the time limit and still occupy all {self._lost} threads ({held})"
+            return f"{late}: restart this server"
         lane = self._lanes.find(name)
         return lane.loss if lane is not None and lane.lost >= self._lanes.cap(lane) else ""
 
