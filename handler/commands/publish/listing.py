@@ -89,7 +89,7 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
 
 
 def _named(settings: Settings, name: str) -> str:
-    """Returns the model of the repository, or the folder here that has its name, if there is no such model."""
+    """Returns the URI of the repository's model, or the name itself if only a folder here has it."""
     model = str(targets.model(name, settings.repository))
     if not Path(name).is_dir():
         return model

@@ -74,7 +74,7 @@ def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, 
 
 
 def test_another_servers_model_is_left_alone_without_force(run: Any, tmp_path: Path) -> None:
-    """A SavedModel, or a folder of MLflow's: a push takes the next number. An empty folder is no model."""
+    """A push takes the next number beside a SavedModel's version, or one of MLflow's. It uses an empty folder."""
     target, source = tmp_path / "r" / "m", adds(1, tmp_path / "m")
     (target / "1" / "variables").mkdir(parents=True)
     (target / "1" / "saved_model.pb").touch()
