@@ -79,11 +79,10 @@ class Workers:
     ) -> Any:
         """Returns the result of `call`, which one of the threads calls. A part is done in a batch, perhaps with others.
 
-        Cancelling this ends the work.
-
-        `spec`: the model that works. `admitted`: the work continues an admitted request, and is never refused for the
-        length of its lane. `until`: the client's deadline on time.monotonic(). `owner`: counts a failure at the time
-        limit. Raises TimedOut at that limit, ServerBusy if too much work waits, batches.Again if a batch has failed.
+        Cancelling this ends the work. `spec`: the model that works. `admitted`: the work continues an admitted request,
+        and is never refused for the length of its lane. `until`: the client's deadline on time.monotonic(). `owner`:
+        counts a failure at the time limit. Raises TimedOut at that limit, ServerBusy if too much work waits,
+        batches.Again if a batch has failed.
         """
         work = Errand(call, self._lanes.of(spec), asyncio.get_running_loop(), until, owner)
         work.admitted = admitted
