@@ -129,6 +129,13 @@ class Job(Generic[T]):
         ref = self.codec.known()
         return None if ref is None else self.models.spec(ref)
 
+    def is_at_hand(self) -> bool:
+        """Decides whether it asks about a model in memory, for which nobody asks the store. Raises ServingError."""
+        if self.codec.is_long():
+            return False
+        ref = self.codec.known() or ref_of(self.codec.read())
+        return ref is not None and self.models.spec(ref) is not None
+
     def run(self) -> T:
         """Returns the answer. Raises ServingError, Pending, Misplaced."""
         codec, timing = self.codec, self.timing

@@ -275,11 +275,8 @@ def test_a_function_asks_for_its_first_model_as_before(settings: Settings, stand
     function.close()
 
 
-def test_probes_and_metrics_are_answered_while_the_store_hangs(
-    local: Local, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many requests wait for the store. The first probe waits for a moment, and those after it do not."""
-    monkeypatch.setattr(threads, "PROBE_SECONDS", 0.2)
+def while_it_hangs(local: Local, stand_in: StandIn, *requests: tuple[str, str, bytes]) -> list[tuple[int, bool]]:
+    """Asks while every thread aside waits for the store. Returns each status, and whether the others waited still."""
     asked, opened = threading.Event(), threading.Event()
 
     def hangs() -> str:
@@ -287,30 +284,44 @@ def test_probes_and_metrics_are_answered_while_the_store_hangs(
         opened.wait(60)
         return ""
 
-    stand_in.fate = hangs
-    publish(stand_in, "real")
+    def ask(method: str, path: str, body: bytes = b"") -> Any:
+        return local._call(method, path, body, {"content-type": "application/json"}, stays=False)
 
-    async def meanwhile(*requests: tuple[str, str]) -> list[tuple[int, bool]]:
+    async def meanwhile() -> list[tuple[int, bool]]:
         waiting = [asyncio.ensure_future(ask("GET", "/v2/models")) for _ in range(2 * threads.ASIDE)]
         await asyncio.to_thread(asked.wait)
-        answers = [await ask(*request) for request in requests]
+        answers = [await asyncio.wait_for(ask(*request), 30) for request in requests]
         alone = not any(each.done() for each in waiting)
         opened.set()
         assert [(await each).status for each in waiting] == [200] * len(waiting)
         return [(each.status, alone) for each in answers]
 
-    def ask(method: str, path: str) -> Any:
-        return local._call(method, path, b"", {}, stays=False)
+    stand_in.fate = hangs
+    return local.run(meanwhile())
 
-    probes = (
-        ("GET", "/v2/health/ready"),
-        ("GET", "/metrics"),
-        ("GET", "/grps/v1/health/ready"),
-        ("GET", "/v2/health/live"),
-    )
-    got = local.run(meanwhile(*probes))
+
+def test_probes_and_metrics_are_answered_while_the_store_hangs(
+    local: Local, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests wait for the store. The first probe waits for a moment, and those after it do not."""
+    monkeypatch.setattr(threads, "PROBE_SECONDS", 0.2)
+    publish(stand_in, "real")
+    paths = ("/v2/health/ready", "/metrics", "/grps/v1/health/ready", "/v2/health/live")
+    got = while_it_hangs(local, stand_in, *(("GET", path, b"") for path in paths))
     assert got == [(503, True), (200, True), (503, True), (200, True)]
     assert stand_in.asked == [""]
+
+
+def test_questions_about_a_model_in_memory_do_not_wait_for_a_store_that_hangs(local: Local, stand_in: StandIn) -> None:
+    """Over every protocol, whose orchestrators would take the model for dead."""
+    publish(stand_in, "real")
+    assert infer(local, "real") == 200
+    ways = [way for name, way in BY_NAME.items() if name.split()[-1] in ("metadata", "ready", "config", "status")]
+    questions = [naming(way, "real") for way in ways]
+    assert [each.status for each in burst(local, *questions)] == [200] * 8  # GRPS's name needs a look, once
+    local.app.registry._forget()  # the next list asks the store
+    got = while_it_hangs(local, stand_in, *questions)
+    assert got == [(200, True)] * len(questions)
 
 
 @pytest.fixture

@@ -92,7 +92,8 @@ class Threads:
 
     async def _in_a_thread(self, job: Job[T], waits: Waits, deadline: Deadline, *, alone: bool) -> T:
         if waits is Waits.STORE:
-            return await self.aside(job.run)
+            # A store that hangs may hold every thread aside.
+            return await (self.promptly if job.is_at_hand() else self.aside)(job.run)
         if waits is Waits.NOTHING:
             return await self.promptly(job.run)
         if waits is Waits.PROBE:
