@@ -106,7 +106,9 @@ def test_the_streaming_template_streams_and_means_the_same_by_its_parameters(tem
     streaming = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506 - a SafeLoader
     resources, parameters = streaming["Resources"], streaming["Parameters"]
     own = {name for name, each in parameters.items() if each != template["Parameters"].get(name)}
-    assert own == {"Image", "Architecture", "Timeout", "Initialization", "Api"}
+    assert own == {"Image", "Architecture", "Timeout", "Initialization", "Api", "Alarms"}
+    protecting = {"Storage", "Concurrency", "ThrottleRate", "ThrottleBurst", "Control", "Metrics", "AlarmTopic"}
+    assert protecting <= set(parameters)
     paths = resources["Gateway"]["Properties"]["DefinitionBody"]["paths"]
     for each in paths.values():
         integration = each["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]

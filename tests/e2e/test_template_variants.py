@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,18 +200,45 @@ REFUSED = {
     "tokens without an audience": (TOKENS | {"JwtAudience": ""}, "needs JwtIssuer and JwtAudience"),
     "tokens without keys": (TOKENS | {"JwtKeys": ""}, "needs JwtKeys"),
 }
+IMAGE = {"Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/dragoman:1"}
+STREAMED: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "default": ({}, {
+        "GatewayStage.MethodSettings.0.ThrottlingRateLimit": "50", "Url": None, "ServerErrors": None,
+        "Gateway.Body.x-amazon-apigateway-gateway-responses": {}, f"{LOGGING}.ApplicationLogLevel": "INFO",
+        "InferenceFunction.EphemeralStorage.Size": "512", "InferenceFunction.ReservedConcurrentExecutions": None,
+    }),
+    "guarded": (
+        {"ThrottleRate": "5", "ThrottleBurst": "7", "Concurrency": "3", "Storage": "2048", "Control": "off"}, {
+            "GatewayStage.MethodSettings.0.ThrottlingRateLimit": "5",
+            "GatewayStage.MethodSettings.0.ThrottlingBurstLimit": "7",
+            "InferenceFunction.ReservedConcurrentExecutions": "3", "InferenceFunction.EphemeralStorage.Size": "2048",
+            f"{VARIABLES}.DRAGOMAN_CONTROL": "off",
+        },
+    ),
+    "watched": ({"Metrics": "emf"} | ALARMS | ORIGINS["cors"], {
+        "ServerErrors.MetricName": "5XXError", "Throttles.AlarmActions": [TOPIC], "ColdLoads.Threshold": "30",
+        "NearTimeout.Metrics.0.Expression": "longest / (60 * 10)", f"{VARIABLES}.DRAGOMAN_METRICS": "emf",
+        f"{VARIABLES}.DRAGOMAN_CORS_ORIGINS": ORIGINS["cors"]["CorsOrigins"],
+        "Gateway.Body.x-amazon-apigateway-gateway-responses.DEFAULT_5XX.responseParameters":
+            {"gatewayresponse.header.Access-Control-Allow-Origin": "'*'"},
+    }),
+    "url with alarms": (URL | {"Alarms": "on"}, {
+        "Gateway": None, "Url.InvokeMode": "RESPONSE_STREAM", "ServerErrors.MetricName": "Url5xxCount",
+        DIMENSIONS: [{"Name": "FunctionName", "Value": {"Ref": "InferenceFunction"}}], "ColdLoads": None,
+    }),
+}  # fmt: skip
+"""Variants of template-streaming.yaml."""
 GATEWAYS = {
     f"{api}, {authorizer}, {origins}": {"Api": api} | AUTHORIZERS[authorizer] | ORIGINS[origins]
     for api, authorizer, origins in itertools.product(POSSIBLE, AUTHORIZERS, ORIGINS)
 }
 
 
-@pytest.fixture(scope="module")
-def expansions() -> dict[str, Any]:
-    asked = GATEWAYS | {name: parameters for name, (parameters, _) in (VARIANTS | REFUSED).items()}
+def expanded(template: Path, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """Returns the resources of each set of parameters, and what the rules and cfn-lint have against it."""
     done = subprocess.run(
-        [environment("sam") / "python", ROOT / "tests/e2e/expansion.py", TEMPLATE],
-        input=json.dumps({name: BUCKET | parameters for name, parameters in asked.items()}),
+        [environment("sam") / "python", ROOT / "tests/e2e/expansion.py", template],
+        input=json.dumps(asked),
         env={**os.environ, "AWS_DEFAULT_REGION": "us-east-1", "SAM_CLI_TELEMETRY": "0"},
         capture_output=True,
         text=True,
@@ -219,6 +247,18 @@ def expansions() -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@pytest.fixture(scope="module")
+def expansions() -> dict[str, Any]:
+    asked = GATEWAYS | {name: parameters for name, (parameters, _) in (VARIANTS | REFUSED).items()}
+    return expanded(TEMPLATE, {name: BUCKET | parameters for name, parameters in asked.items()})
+
+
+@pytest.fixture(scope="module")
+def streamed() -> dict[str, Any]:
+    asked = {name: BUCKET | IMAGE | parameters for name, (parameters, _) in STREAMED.items()}
+    return expanded(ROOT / "template-streaming.yaml", asked)
 
 
 def at(resources: dict[str, Any], way: str) -> Any:
@@ -243,6 +283,15 @@ def test_a_parameter_makes_what_it_says(expansions: dict[str, Any], name: str) -
     """The resources are there with their properties, and cfn-lint has nothing against them."""
     _, expected = VARIANTS[name]
     found = expansions[name]
+    assert (found["refused"], found["lint"]) == ([], [])
+    assert {way: at(found["resources"], way) for way in expected} == expected
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_parameter_of_the_streaming_template_makes_what_it_says(streamed: dict[str, Any], name: str) -> None:
+    """It has the guards and the alarms of the usual one."""
+    _, expected = STREAMED[name]
+    found = streamed[name]
     assert (found["refused"], found["lint"]) == ([], [])
     assert {way: at(found["resources"], way) for way in expected} == expected
 
