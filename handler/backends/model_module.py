@@ -1,11 +1,18 @@
-"""Imports the file of a Python model, as a module of its own."""
+"""Imports the file of a Python model, and the modules beside it, as modules of its own.
 
+Modules that lie beside model.py are in sys.modules under their plain names, where pickle and lazy imports find them.
+Each load has its own: before it begins, those of other loads leave. Loads that share such a name take turns.
+"""
+
+import itertools
 import logging
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.machinery import all_suffixes
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -17,12 +24,17 @@ LONGEST_KIND: Final = 64
 OWN: Final = tuple(f"{name}{kind}" for name in ("core", "dragoman", "handler") for kind in (".py", "/__init__.py"))
 """Modules beside model.py that it cannot import: this process has others of these names."""
 _CHANGING: Final = threading.Lock()
+_LOADS: Final = itertools.count(1)
+_TURNS: Final[dict[str, threading.Lock]] = {}
+"""By the name of a module beside a model.py: held while a load may import one of that name."""
+_BESIDE: Final[dict[str, dict[str, ModuleType]]] = {}
+"""The modules beside each model.py that its load has imported, by the names of the load's own module and of theirs."""
 
 
 def imported(source: Source) -> ModuleType:
-    """Imports model.py, with its folder on sys.path meanwhile. Raises ModelNotLoadable."""
-    # The name is unique to the version, so two versions' modules do not collide in sys.modules.
-    name = f"dragoman_model_{source.name}_{source.version}".replace("-", "_").replace(".", "_")
+    """Imports model.py, with its folder on sys.path meanwhile. `forget` frees the module. Raises ModelNotLoadable."""
+    # Each load has a name of its own: while a version is replaced, two modules of one model are in use.
+    name = f"dragoman_model_{source.name}_{source.version}_{next(_LOADS)}".replace("-", "_").replace(".", "_")
     found = spec_from_file_location(name, source.folder / "model.py")
     if found is None or found.loader is None:
         raise ModelNotLoadable(f"model {source.name!r}: model.py cannot be imported")
@@ -30,18 +42,62 @@ def imported(source: Source) -> ModuleType:
         if (source.folder / own).exists():
             raise ModelNotLoadable(f"model {source.name!r}: {own} has the name of a package of Dragoman: rename it")
     module = module_from_spec(found)
+    sys.modules[name] = module  # dataclasses, pickle and typing look for a class's module there
     try:
-        with _on_the_path(str(source.folder)):
+        with _beside(name, source.folder), _on_the_path(str(source.folder)):
             found.loader.exec_module(module)
     except BaseException as error:  # not even sys.exit() in a model may end the server
+        forget(name)
         log.exception("importing model.py of model %s failed", source.name)
         raise ModelNotLoadable(f"model {source.name!r}: model.py raised {kind(error)}") from error
     return module
 
 
+def forget(name: str) -> None:
+    """Takes the modules of a load out of sys.modules, which would keep them, and all their data, for ever."""
+    sys.modules.pop(name, None)
+    _hide(_BESIDE.pop(name, {}))
+
+
 def kind(error: BaseException) -> str:
     """Returns an error's class. Its text is for the log alone: it may hold paths, data and secrets."""
     return type(error).__name__[:LONGEST_KIND]
+
+
+@contextmanager
+def _beside(load: str, folder: Path) -> Iterator[None]:
+    """Has a load import its own modules beside model.py, whatever others of these names were imported before."""
+    names = _names(folder)
+    with ExitStack() as turns:
+        for name in sorted(names):  # in one order, so that no two loads wait for each other
+            turns.enter_context(_TURNS.setdefault(name, threading.Lock()))
+        for others in _BESIDE.copy().values():
+            _hide({name: module for name, module in others.items() if name.partition(".")[0] in names})
+        try:
+            yield
+        finally:
+            imports = sys.modules.copy()  # other threads import meanwhile, and finalizers forget
+            found = {name: module for name, module in imports.items() if name.partition(".")[0] in names}
+            _BESIDE[load] = {name: module for name, module in found.items() if _lies_in(module, folder)}
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    places = getattr(module, "__file__", None), *getattr(module, "__path__", ())
+    return any(Path(place).is_relative_to(folder) for place in places if place)
+
+
+def _names(folder: Path) -> set[str]:
+    """Returns the names of the modules and packages that lie beside model.py."""
+    suffixes = tuple(all_suffixes())
+    files = [each for each in folder.iterdir() if each.name.endswith(suffixes) or any(each.glob("*.py"))]
+    return {each.name.partition(".")[0] for each in files} - {"model"}
+
+
+def _hide(modules: dict[str, ModuleType]) -> None:
+    """Takes modules out of sys.modules, but none that has replaced them there."""
+    for name, module in modules.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from functools import partial
 from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -59,6 +60,17 @@ def load(source: Source, settings: Settings) -> "PythonModel":
             "set it if every user with write access to the repository may run code here"
         )
     module = _apart(lambda: model_module.imported(source))
+    try:
+        model = _model(source, module)
+    except BaseException:
+        model_module.forget(module.__name__)
+        raise
+    finalize(model, model_module.forget, module.__name__).atexit = False
+    return model
+
+
+def _model(source: Source, module: ModuleType) -> "PythonModel":
+    """Returns the model of an imported model.py. Raises ModelNotLoadable."""
     predict = getattr(module, "predict", None)
     if not callable(predict):
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")

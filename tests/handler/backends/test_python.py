@@ -1,13 +1,17 @@
 """handler.backends.python: what a model's code does to the process around it."""
 
+import builtins
+import gc
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from core.errors import ModelFailed
+from core.errors import ModelFailed, ModelNotLoadable
 from handler.backends import Source, python
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
@@ -35,6 +39,42 @@ try:
 except BaseException as error:
     print(repr(error))
 """
+CLASSES = """
+from __future__ import annotations
+import pickle
+from dataclasses import dataclass
+
+@dataclass
+class Scaler:
+    factor: float = 2.0
+
+SCALER = pickle.loads(pickle.dumps(Scaler()))
+
+def predict(inputs, parameters):
+    return {"y": [SCALER.factor]}
+"""
+
+BESIDE = """
+import steps
+from package import part
+
+def predict(inputs, parameters):
+    return {"y": [steps.NUMBER, part.NUMBER]}
+"""
+
+
+def modules() -> set[str]:
+    """Returns the modules of models that are still in sys.modules."""
+    gc.collect()
+    return {name for name in sys.modules if name.startswith(("dragoman_model_", "steps", "package"))}
+
+
+def beside(folder: Path, number: int, wrong: str = "") -> python.PythonModel:
+    """Returns a version with a module and a package beside its model.py, which answers with their number."""
+    (folder / "package").mkdir(parents=True, exist_ok=True)
+    for name in ("steps.py", "package/__init__.py", "package/part.py"):
+        (folder / name).write_text(f"NUMBER = {number}\n")
+    return load(folder, BESIDE + wrong)
 
 
 def load(folder: Path, code: str) -> python.PythonModel:
@@ -68,3 +108,64 @@ def test_a_stream_that_does_not_end_well_is_the_models_failure(tmp_path: Path) -
     next(answers)
     with pytest.raises(ModelFailed, match="^model 'm' raised SystemExit$"):
         answers.close()
+
+
+def test_classes_of_a_model_find_their_module(tmp_path: Path) -> None:
+    """A dataclass with annotations in text looks there for types, and pickle for classes. Another load has its own."""
+    first, second = load(tmp_path, CLASSES), load(tmp_path, CLASSES)
+    assert first.module is not second.module
+    assert [model.predict({}, [], {})[0].array.tolist() for model in (first, second)] == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("wrong", ["", "raise ValueError", "predict = 7", "metadata = {'inputs': 7}"])
+def test_the_module_of_a_model_leaves_with_it(tmp_path: Path, wrong: str) -> None:
+    """The data of a version that was replaced, or does not load, would fill the memory."""
+    before = modules()
+    if wrong:
+        with pytest.raises(ModelNotLoadable):
+            load(tmp_path, f"{CLASSES}\n{wrong}\n")
+    else:
+        model = load(tmp_path, CLASSES)
+        assert len(modules() - before) == 1
+        del model
+    assert modules() == before
+
+
+def test_each_load_has_its_own_modules_beside_it(tmp_path: Path) -> None:
+    """A version is not answered by the code of another one, nor by that of before a change."""
+    before = modules()
+    first = beside(tmp_path / "1", 1)
+    second = beside(tmp_path / "2", 2)
+    with pytest.raises(ModelNotLoadable):
+        beside(tmp_path / "3", 30, "raise ValueError")
+    third = beside(tmp_path / "3", 31111)  # of another size, so that Python does not take the old compiled file
+    models = (first, second, third)
+    assert [model.predict({}, [], {})[0].array.tolist() for model in models] == [[1, 1], [2, 2], [31111, 31111]]
+    del first, second, third, models
+    assert modules() == before
+
+
+def test_loads_with_modules_of_one_name_take_turns(tmp_path: Path) -> None:
+    """One that begins while another imports would get the other's."""
+    begun, go_on = threading.Event(), threading.Event()
+    builtins.wait_here = lambda: begun.set() or go_on.wait(30)  # type: ignore[attr-defined]
+    (tmp_path / "1" / "package").mkdir(parents=True)
+    with ThreadPoolExecutor() as threads:
+        slow = threads.submit(beside, tmp_path / "1", 1, "wait_here()\n")
+        assert begun.wait(30)
+        quick = threads.submit(beside, tmp_path / "2", 2)
+        alone = threads.submit(load, tmp_path, CLASSES)
+        assert alone.result(30).predict({}, [], {})[0].array.tolist() == [2.0]
+        assert not quick.done()
+        go_on.set()
+        found = [each.result(30).predict({}, [], {})[0].array.tolist() for each in (slow, quick)]
+    del builtins.wait_here  # type: ignore[attr-defined]
+    assert found == [[1, 1], [2, 2]]
+
+
+def test_a_package_that_is_installed_stays(tmp_path: Path) -> None:
+    """A folder of its name is no package, and a second copy of one in C would end the process."""
+    (tmp_path / "orjson").mkdir()
+    (tmp_path / "orjson" / "notes.py").write_text("")
+    code = "import orjson\ndef predict(inputs, parameters):\n    return {'y': [1]}\n"
+    assert load(tmp_path, code).module.orjson is load(tmp_path, code).module.orjson
