@@ -4,10 +4,11 @@ A part costs a server up to a thousand times what its bytes cost the client: an 
 and microseconds of Python. The bounds are far above what clients send, and far below what a server notices.
 """
 
-from collections.abc import Sized
+import math
+from collections.abc import Sequence, Sized
 from typing import Final
 
-from core.errors import TooLarge, TooMany
+from core.errors import TooLarge, TooMany, shown
 
 MOST_PARTS: Final = 4096
 """The most inputs, outputs, parameters, named values or raw contents of a request. Models have some hundreds."""
@@ -21,6 +22,10 @@ RATIO: Final = 20
 """A body may inflate to that many times its size, beyond compression.FREE: tensors as JSON have ratios of 2 to 8."""
 MOST_FILLED: Final = 64 * 1024 * 1024
 """The most bytes of inputs that a request leaves to their defaults: an empty row is two bytes long."""
+MOST_EMPTY_ROWS: Final = 65_536
+"""The most rows of a tensor without elements: [N, 0] in a few bytes would be N rows of an answer."""
+MOST_EMPTY: Final = 4 * 1024 * 1024
+"""The most elements that its axes would have without the 0: a model that sums over that axis answers with so many."""
 
 
 def check_parts(parts: Sized, what: str) -> None:
@@ -44,3 +49,13 @@ def check_filled(size: int) -> None:
     """Raises TooLarge for defaults that would fill too many bytes."""
     if size > MOST_FILLED:
         raise TooLarge(f"the defaults of missing inputs would fill {size} bytes; at most {MOST_FILLED} are filled")
+
+
+def check_empty(shape: Sequence[int], what: str) -> None:
+    """Raises TooMany for a shape with a 0 whose other axes are too long. `what`: the tensor, in the message."""
+    rows, others = math.prod(shape[: shape.index(0)]), math.prod(filter(None, shape))
+    if rows > MOST_EMPTY_ROWS or others > MOST_EMPTY:
+        raise TooMany(
+            f"{what} has no elements in its shape {shown([*shape])}; at most {MOST_EMPTY_ROWS} rows, and {MOST_EMPTY} "
+            "for all axes that are not 0, are accepted then"
+        )

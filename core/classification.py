@@ -32,6 +32,8 @@ def classify(
         raise InvalidInput(f"output {shown(tensor.name)} cannot be classified: only numbers with an axis can be")
     batch = tensor.array.shape[:1] if is_batch else ()
     width = math.prod(tensor.array.shape[len(batch) :])
+    if not width:
+        return Tensor(tensor.name, BYTES, np.empty((*batch, 0), object))
     scores, shape = _numbers(tensor).reshape(*batch, width), (*batch, min(classes, width))
     _check_number(math.prod(shape), max(MOST_CLASSES, asked), tensor.name)
     # Stable on values in the opposite order. The lowest integer cannot be negated, but each has a complement.

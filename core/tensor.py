@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeGuard
 
 import numpy as np
 
+from core.bounds import check_empty
 from core.dtype import BOOL, BYTES, DataType, NDArray
 from core.errors import InvalidInput, counted, shown
 from core.records import NamedTuple
@@ -15,9 +16,8 @@ from core.records import NamedTuple
 PREFIX: Final = struct.Struct("<I")
 """The length before each element of BYTES in the binary extension."""
 COPIED: Final = 1 << 20
-"""Bytes of BYTES up to which a copy pays: slices of `bytes` take half the time of slices of a view.
-
-So many are read and written as a whole, in two milliseconds in which no other thread of Python runs."""
+"""Bytes of BYTES up to which a copy pays: slices of `bytes` take half the time of slices of a view. So many are read
+and written as a whole, in two milliseconds in which no other thread of Python runs."""
 NO_LENGTH: Final = "\0\0\0\0"
 """The place of a prefix, between texts that have no NUL."""
 LONGEST_TEXT: Final = 255
@@ -111,7 +111,7 @@ def named(name: str) -> str:
 
 
 def checked_shape(value: Any, name: str) -> tuple[int, ...]:
-    """Returns an input's shape from the wire, a list of unsigned integers below 2**63. Raises InvalidInput."""
+    """Returns an input's shape from the wire, a list of unsigned integers below 2**63. Raises InvalidInput, TooMany."""
     if not isinstance(value, list):
         raise InvalidInput(f"{named(name)} needs 'shape': an array of unsigned integers, not {shown(value)}")
     if len(value) > MAX_RANK:
@@ -119,6 +119,8 @@ def checked_shape(value: Any, name: str) -> tuple[int, ...]:
     for size in value:
         if type(size) is not int or not 0 <= size <= MAX_DIMENSION:
             raise InvalidInput(f"{named(name)} has {shown(size)} in its shape; expected unsigned integers below 2**63")
+    if 0 in value:
+        check_empty(value, named(name))
     return tuple(value)
 
 
@@ -128,10 +130,7 @@ def check_rank(rank: int, name: str) -> None:
 
 
 def is_possible(shape: tuple[int, ...] | list[int]) -> bool:
-    """Decides whether a tensor of a model can have this shape, -1 being any size.
-
-    Numpy does not take such a shape if another axis is 0, either.
-    """
+    """Decides whether a tensor of a model can have this shape, -1 being any size; numpy minds other axes beside a 0."""
     return len(shape) <= MAX_RANK and math.prod(max(1, size) for size in shape) <= MAX_DECLARED
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf import json_format
 
-from core.bounds import LONGEST_CALL, MOST_FILLED, MOST_MESSAGES, MOST_PARTS, MOST_REFUSED
+from core.bounds import LONGEST_CALL, MOST_EMPTY, MOST_EMPTY_ROWS, MOST_FILLED, MOST_MESSAGES, MOST_PARTS, MOST_REFUSED
 from core.dialects.v1 import examples, inputs
 from core.encoding.structure import MOST_ARRAYS
+from core.schema.open_inference import ModelInferRequest
 from tests.handler.edge.client import INFER, ask, make
 from tests.support.asgi import spoken
 from tests.support.connect_client import GRPS, OIP, envelope, split
@@ -106,6 +107,34 @@ def test_messages_are_counted_before_python_sees_their_parts(app: App, path: str
     status, text = post(app, path, body, PROTO)
     assert status == 400
     assert told in text
+
+
+@pytest.mark.parametrize("shape", [[MOST_EMPTY_ROWS + 1, 0], [0, MOST_EMPTY + 1], [2**62, 0], [300, 300, 0, 1]])
+def test_a_tensor_without_elements_claims_few_rows(app: App, shape: list[int]) -> None:
+    """A hundred bytes of a shape would else be gigabytes of empty rows, or of a sum over the axis of 0."""
+    tensor = X | {"shape": shape, "data": []}
+    of_rpc = {"name": "x", "datatype": "FP32", "shape": shape, "contents": {}}
+    of_grps = {"name": "x", "dtype": "DT_FLOAT32", "shape": [min(each, 2**32 - 1) for each in shape]}
+    proto = ModelInferRequest(
+        model_name="half_plus_three",
+        inputs=[{"name": "x", "datatype": "FP32", "shape": shape}],
+        raw_input_contents=[b""],
+    )
+    found = [
+        post(app, INFER, {"inputs": [tensor]}),
+        post(app, INFER, {"inputs": [tensor], "outputs": [{"name": "y", "parameters": {"classification": 1}}]}),
+        post(app, INFER_RPC, {"modelName": "half_plus_three", "inputs": [of_rpc]}),
+        post(app, INFER_RPC, proto.SerializeToString(), PROTO),
+        post(app, "/grps/v1/infer/predict", {"gtensors": {"tensors": [of_grps]}}, query=b"return-ndarray=true"),
+    ]
+    assert [(status, "input 'x' has no elements in its shape" in text) for status, text in found] == [(400, True)] * 5
+
+
+@pytest.mark.parametrize("shape", [[0], [0, 3, 512, 512], [1000, 0]])
+def test_an_empty_batch_is_answered(app: App, shape: list[int]) -> None:
+    """Whatever its other sizes are within reason."""
+    status, text = post(app, INFER, {"inputs": [X | {"shape": shape, "data": []}]})
+    assert (status, json.loads(text)["outputs"][0]["shape"]) == (200, shape)
 
 
 def test_a_stream_in_one_body_has_a_most_of_messages(app: App) -> None:

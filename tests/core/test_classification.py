@@ -29,6 +29,12 @@ def test_classes_come_by_value_with_index_and_label(scores: Any, classes: int, e
     assert classify(Tensor("y", FP32, np.asarray(scores)), classes, ("a", "b")).array.tolist() == expected
 
 
+def test_rows_without_scores_have_no_classes() -> None:
+    """They are not looked at one by one: a model may answer with any number of them."""
+    scores = np.lib.stride_tricks.as_strided(np.empty(1, np.float32), (10**15, 0), (0, 0))
+    assert classify(Tensor("y", FP32, scores), 3, (), is_batch=True).array.shape == (10**15, 0)
+
+
 def test_bfloat16_is_classified_by_its_values() -> None:
     """The array has their bits, of which those of negative numbers are the largest."""
     scores = Tensor("y", BF16, np.array([0x3F80, 0x4000, 0xBF80], np.uint16))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib import format as npy
 
+from core.bounds import check_empty
 from core.dtype import BF16, of_array
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ModelFailed, shown
@@ -62,6 +63,8 @@ def _array(body: bytes | memoryview) -> Any:
     if dtype.kind not in NUMBERS:
         raise InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans")
     check_rank(len(shape), NAME)
+    if 0 in shape:
+        check_empty(shape, "the array")
     data = memoryview(body)[start:]
     needed = math.prod(shape) * dtype.itemsize
     if needed != len(data):

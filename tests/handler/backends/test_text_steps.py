@@ -376,6 +376,19 @@ def test_inputs_of_a_pipeline_in_parts_have_as_many_rows(tmp_path: Path, left: A
         asked(pipeline(tmp_path, [{"model": "add"}], parts(add), rows=2), a, b)
 
 
+def test_rows_without_elements_are_run_together(tmp_path: Path) -> None:
+    """They take no memory, and a few bytes claim many of them."""
+    seen: list[int] = []
+
+    def run(x: NDArray[Any]) -> list[Any]:
+        seen.append(len(x))
+        return [x]
+
+    held = parts(Fake("one", [tensor("x", "INT64", None)], [tensor("y", "INT64", None)], run))
+    asked(pipeline(tmp_path, [{"model": "one"}], held, rows=2), numbers("x", np.empty((1000, 0))))
+    assert seen == [1000]
+
+
 def numbers(name: str, values: Any) -> Tensor:
     """Whole numbers."""
     return Tensor(name, DATATYPES["INT64"], np.array(values, np.int64))

@@ -236,6 +236,12 @@ def test_the_head_of_an_array_is_not_pythons(head: bytes, capfd: pytest.CaptureF
     assert capfd.readouterr() == ("", "")
 
 
+def test_an_array_without_elements_claims_few_rows() -> None:
+    """Each would be a line, or an empty list, of the answer."""
+    with pytest.raises(InvalidInput, match="the array has no elements in its shape"):
+        npy.read(headed(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10000000, 0)}"), MATRIX)
+
+
 @pytest.mark.parametrize("head", [
     b'{"shape": (1,2), "descr": "<f4", "fortran_order": False}',
     b"{'descr':'<f4','fortran_order':False,'shape':(1L, 2L)}",
