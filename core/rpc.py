@@ -50,11 +50,12 @@ class Rpc(NamedTuple):
     `decode`: returns the operation, and the function that makes the answer, or every answer, from its result. `read`:
     parses a request's bytes, where they are more than its message. Raises DecodeError. `ref`: returns the model that a
     request names, if the model decides how long the call takes. `instead`: returns the protocol's own answer in place
-    of an error, None if the protocol reports an error, too. Its request is None if that could not be read, or if its
-    Deferred was decoded. `watched`: one answer is sent whenever it changes. `read_json`, `decode_json`: like `read` and
-    `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput. `right`: as Route's.
-    `named`: finds the model of a long message. `id_field`: the text by which clients distinguish a stream's answers.
-    `rest`: returns how many bytes of a message are not raw numbers, None if it is not known at once.
+    of an error, None if the protocol reports an error, too. Its request is what `read` has returned; `RpcMethod.head`
+    if it was not read; None without an `id_field`, and if its Deferred was decoded. `watched`: one answer is sent
+    whenever it changes. `read_json`, `decode_json`: like `read` and `decode`, from and to proto3's JSON, for methods
+    that carry tensors; they raise InvalidInput. `right`: as Route's. `named`: finds the model of a long message.
+    `id_field`: the text by which clients distinguish a stream's answers. `rest`: returns how many bytes of a message
+    are not raw numbers, None if it is not known at once.
     """
 
     name: str
@@ -139,12 +140,41 @@ class RpcMethod(NamedTuple):
             return ""
         if json:
             return peek.member(body[: peek.START], tuple({field.name, field.json_name})) or ""
-        return fields.first_text(body, field.number)
+        return fields.first_texts(body, [field.number])[0]
+
+    def head(self, body: Part, *, json: bool) -> Message | None:
+        """Returns a request with the texts alone by which a client recognises the answers to a message.
+
+        For one that is refused unread, or that cannot be read; a text that is not found is "". None: it has no id.
+        """
+        rpc = self.rpc
+        if not rpc.id_field:
+            return None
+        names = (*(rpc.named.fields if rpc.named else ()), rpc.id_field)
+        known = [self.request.DESCRIPTOR.fields_by_name[name] for name in names]
+        if json:
+            texts = [_text(body, tuple({field.name, field.json_name})) for field in known]
+        else:
+            texts = fields.first_texts(body, [field.number for field in known])
+        return self.request(**{field.name: text for field, text in zip(known, texts, strict=True)})
 
     def write_json(self, answer: Message) -> bytes:
         from google.protobuf import json_format  # noqa: PLC0415 - only JSON requests need it
 
         return json_format.MessageToJson(answer, indent=None).encode()
+
+
+def _text(body: Part, spellings: tuple[str, ...]) -> str:
+    """Returns the text of a JSON message's member, "" for one that is not found. Reads no long message for it."""
+    found = peek.member(body, spellings)
+    if found is None and len(body) <= LONGEST_CALL:
+        try:
+            members = jsonio.loads(body)
+        except ServingError:
+            return ""
+        texts = [members.get(spelling) for spelling in spellings] if isinstance(members, dict) else []
+        found = next((text for text in texts if isinstance(text, str)), None)
+    return found or ""
 
 
 def nested(request: type[Message]) -> dict[int, int]:

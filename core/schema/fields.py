@@ -68,15 +68,18 @@ def split(body: Part, number: int) -> tuple[bytes, list[memoryview]] | None:
     return None
 
 
-def first_text(body: Part, number: int) -> str:
-    """Returns the text of one of a message's first fields; "" if that field is not among them."""
+def first_texts(body: Part, numbers: Sequence[int]) -> list[str]:
+    """Returns the texts of those numbers among a message's first fields, "" for one that is not among them."""
+    found = dict.fromkeys(numbers, "")
     try:
         for key, start, end in islice(_walk(body, 0, len(body), count(1)), FIRST_FIELDS):
-            if key == number << 3 | LENGTH_DELIMITED:
-                return str(body[start:end], "utf-8")
+            if key & 7 == LENGTH_DELIMITED and key >> 3 in found:
+                found[key >> 3] = str(body[start:end], "utf-8")
+                if all(found.values()):
+                    break
     except ValueError:
-        return ""
-    return ""
+        pass  # it is no message from here on
+    return list(found.values())
 
 
 def texts(body: Part, numbers: Sequence[int]) -> tuple[str, ...] | None:

@@ -39,6 +39,31 @@ def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_n
         assert method.read_json(text) == oip.RepositoryIndexRequest(repository_name="r", ready=True)
 
 
+HEAD = oip.ModelInferRequest(model_name="m", model_version="7", id="a")
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (HEAD.SerializeToString() + b"\x2a\xff", HEAD),
+        (b'{"modelName": "m", "model_version": "7", "id": "a", "inputs": ' + b"[1], " * 20_000, HEAD),
+        (b'{"inputs": [{"shape": ["zz"]}], "id": "a", "model_name": "m", "modelVersion": "7"}', HEAD),
+        (b'{"id": "a", "modelName": 5, "modelVersion": null}', oip.ModelInferRequest(id="a")),
+        (b'{"inputs": [' + b"1, " * 30_000 + b'0], "id": "a"}', oip.ModelInferRequest()),
+        (b'{"id": "\\ud800", "modelName": "m"}', oip.ModelInferRequest()),
+        (b"\xff", oip.ModelInferRequest()),
+        (b"[]", oip.ModelInferRequest()),
+    ],
+)
+def test_a_client_recognises_the_answer_to_a_message_that_is_not_read(
+    body: bytes, found: oip.ModelInferRequest
+) -> None:
+    """The texts at its start are enough, and no long message is read for those behind."""
+    method = METHODS["/inference.GRPCInferenceService/ModelStreamInfer"]
+    assert method.head(memoryview(body), json=body[:1] in b"{[") == found
+    assert CONFIG.head(body, json=False) is None
+
+
 def test_a_member_in_both_spellings_is_refused() -> None:
     """Else protobuf takes the last one, and a gateway before the server perhaps another one."""
     method = METHODS["/inference.GRPCInferenceService/RepositoryIndex"]

@@ -19,7 +19,7 @@ from core.schema.open_inference import (
     ModelConfig,
     ModelConfigRequest,
     ModelConfigResponse,
-    ModelInferResponse,
+    ModelInferRequest,
     ModelInput,
     ModelMetadataRequest,
     ModelMetadataResponse,
@@ -186,10 +186,10 @@ def _unload(
 
 
 def _told(
-    request: rpc_infer.ProtoRequest | rpc_json.JsonRequest | None, error: ServingError
+    request: rpc_infer.ProtoRequest | rpc_json.JsonRequest | ModelInferRequest, error: ServingError
 ) -> ModelStreamInferResponse:
-    ended = ModelInferResponse() if request is None else rpc_infer.ended(request.message)
-    return ModelStreamInferResponse(error_message=error.message, infer_response=ended)
+    message = request if isinstance(request, ModelInferRequest) else request.message
+    return ModelStreamInferResponse(error_message=error.message, infer_response=rpc_infer.ended(message))
 
 
 NAMED: Final = Named(("model_name", "model_version"), lambda name, version: ModelRef(name, version or None))

@@ -81,7 +81,7 @@ class MessageCodec:
     """
 
     __slots__ = (
-        *("_body", "_decoded", "_inflate", "_is_long", "_json", "_method", "_named", "_request"),
+        *("_body", "_decoded", "_head", "_inflate", "_is_long", "_json", "_method", "_named", "_request"),
         *("refused", "size"),
     )
 
@@ -95,6 +95,7 @@ class MessageCodec:
         self._is_long: bool | None = None
         self._named: ModelRef | None = None
         self._request: Any = None
+        self._head: Any = None  # what its client recognises, of a message that was compressed again
         self.refused = False
         self._decoded: Decoded | None = None
         self.size = len(body)
@@ -132,6 +133,7 @@ class MessageCodec:
             received = self._body, self._inflate
             self._named = self._found(self._method.rpc.ref)
             if self.size > QUICKLY_READ and self._inflate is not received[1]:
+                self._head = self._method.head(self._body, json=self._json)
                 (self._body, self._inflate), self._request = received, None
         return self._named
 
@@ -185,8 +187,14 @@ class MessageCodec:
         """
         instead = None if isinstance(error, Unauthenticated | NotPermitted) else self._method.rpc.instead
         self.refused = True
-        message = None if instead is None else instead(self._request, error)
+        message = None if instead is None else instead(self._recognised(), error)
         return None if message is None else self._written(message)
+
+    def _recognised(self) -> Any:
+        """Returns the request, or what its client recognises if it was not read; None if that is nothing."""
+        if self._request is not None:
+            return self._request
+        return self._head or self._method.head(b"" if self._inflate else self._body, json=self._json)
 
     def _message(self) -> Any:
         if self._request is None:

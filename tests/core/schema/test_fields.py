@@ -80,8 +80,8 @@ def test_texts_that_take_protobuf_to_find_are_left_to_it(body: bytes) -> None:
 ])  # fmt: skip
 def test_a_text_at_the_start_of_a_message_is_found_without_walking_through_it(body: bytes, text: str) -> None:
     """A later one, a number and bytes that are not UTF-8 are left."""
-    assert fields.first_text(body, 3) == text
-    assert fields.first_text(memoryview(body), 3) == text
+    assert fields.first_texts(body, [3]) == [text]
+    assert fields.first_texts(memoryview(body), [3]) == [text]
 
 
 def test_parts_are_counted_in_a_message_and_in_those_inside() -> None:

@@ -188,16 +188,20 @@ def test_a_stream_has_one_answer_per_request(remote: Remote, ids: Sequence[int])
 
 @pytest.mark.row("G-308")
 def test_what_goes_wrong_in_a_stream_is_told_in_an_answer_and_the_stream_goes_on(remote: Remote) -> None:
-    """The answer has the id of the request, if it could be read."""
+    """The answer is the request's last, and has its id, if that could be read. A long request is refused unread."""
     messages = [
         asked("unheard_of", X, id="1"), b"\x0a", asked("fails", raw("index", "INT64", np.array([99])), id="3"),
-        asked("versions", X, id="4"),
+        asked("versions", X, id="4"), asked("unheard_of", raw("x", "INT64", np.arange(10_000)), id="5"),
+        asked("unheard_of", *[X] * 5000, id="6"),
     ]  # fmt: skip
     answers = {answer.infer_response.id: answer for answer in remote.stream(iter(messages))}
     assert "unheard_of" in answers["1"].error_message
     assert "ModelInferRequest" in answers[""].error_message
     assert "fails" in answers["3"].error_message
     assert answers["4"].error_message == ""
+    assert "unheard_of" in answers["5"].error_message
+    assert "4096" in answers["6"].error_message
+    assert all(answer.infer_response.parameters["triton_final_response"].bool_param for answer in answers.values())
 
 
 @pytest.mark.row("G-310")

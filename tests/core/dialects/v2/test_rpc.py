@@ -290,12 +290,12 @@ def instead(method: str, request: Any, error: Any) -> Any:
 
 
 def test_a_stream_tells_what_went_wrong_in_its_answer() -> None:
-    """It has the request's id, name and version, if the request could be read, and is its last one, as from Triton."""
+    """It has the request's id, name and version, and is its last one, as from Triton."""
     request = v2_rpc_infer.read(raw_question(id="a", model_version="7").SerializeToString())
     told = instead("ModelStreamInfer", request, ModelFailed("no"))
     assert told == oip.ModelStreamInferResponse(error_message="no", infer_response=ENDED)
-    unread = oip.ModelStreamInferResponse(error_message="no", infer_response={})
-    assert instead("ModelStreamInfer", None, InvalidInput("no")) == unread
+    head = oip.ModelInferRequest(model_name="m", model_version="7", id="a")
+    assert instead("ModelStreamInfer", head, InvalidInput("no")) == told
 
 
 UNSAID: Final = ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",), {"signer": "key:1"})

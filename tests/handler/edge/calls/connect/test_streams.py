@@ -101,6 +101,15 @@ def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
     assert all(each["errorMessage"] for each in found)
 
 
+def test_a_long_compressed_request_that_is_refused_has_its_id(app: App) -> None:
+    """It is inflated to find the name of its model, and not kept so."""
+    message = oip.ModelInferRequest(model_name="nobody", id="7", raw_input_contents=[b"0" * 200_000])
+    body = envelope(gzip.compress(proto(message)), b"\x1f\x8b", flags=1)
+    told, bad = streamed(call(app, "ModelStreamInfer", STREAM, body, connect_content_encoding="gzip"))
+    assert (told.infer_response.id, told.infer_response.model_name) == ("7", "nobody")
+    assert (bad.infer_response.id, "gzip" in bad.error_message) == ("", True)
+
+
 def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
