@@ -5,6 +5,7 @@ The model defines the protocol. This module defines the results that it may retu
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -92,7 +93,9 @@ def answer(result: Any) -> HttpResponse | HttpStream:
     if status in BODILESS:
         return HttpStream(status, _headers(given), ())  # unlike a whole answer, a stream has no Content-Length
     if isinstance(body, Generator):
-        return HttpStream(status, _headers(given, TYPES[bytes]), _chunks(body))
+        headers, chunks = _headers(given, TYPES[bytes]), _chunks(body)
+        # A failure before the first piece has its own status: no status line was sent yet.
+        return HttpStream(status, headers, _begun(tuple(islice(chunks, 1)), chunks))
     if isinstance(body, str | bytes):
         return HttpResponse(status, _headers(given, TYPES[type(body)]), (_encoded(body),))
     try:
@@ -118,12 +121,20 @@ def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
     return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items() if name not in FRAMING)
 
 
-def _chunks(body: Generator[Any]) -> Iterator[bytes]:
+def _chunks(body: Generator[Any]) -> Generator[bytes]:
     try:
         for chunk in body:
             yield _encoded(chunk)
     finally:
         body.close()
+
+
+def _begun(opening: tuple[bytes, ...], rest: Generator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from opening
+        yield from rest
+    finally:
+        rest.close()
 
 
 def _encoded(chunk: Any) -> bytes:

@@ -115,6 +115,14 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
     assert told(ask(app, "POST", "/own/path", {}, b"model=chat-1"))[1]["query"] == {"model": "chat-1"}
 
 
+def test_a_stream_that_fails_before_its_first_piece_has_a_status(app: App) -> None:
+    """No status line was sent yet. A stream without pieces is an answer."""
+    failed = ask(app, "POST", PATH, {"stream": -1, "break": True})
+    assert told(failed) == (500, {"error": "model 'chat' raised RuntimeError"})
+    start, *bodies = ask(app, "POST", PATH, {"stream": -1})
+    assert (start["status"], b"".join(each["body"] for each in bodies)) == (200, b"")
+
+
 @pytest.fixture
 def threads(folder: Path) -> Iterator[App]:
     """Such an application on a server, which sends pieces."""
