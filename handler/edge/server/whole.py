@@ -21,6 +21,8 @@ from handler.edge.server.body import ArrivingBody
 from handler.edge.server.flow import JoinedWrites, PacedFlow, add
 
 REMEMBERED: Final = 1024
+LONGEST_REMEMBERED: Final = 256
+"""Bytes of a URL that is remembered. A stranger's long ones would keep 125 MB for good."""
 END: Final = b"\r\n\r\n"
 LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?=\r\n)")
 LONGEST_LENGTH: Final = 18
@@ -252,14 +254,19 @@ class WholeHttp(HttpToolsProtocol):
         self.server_state.total_requests += 1
 
 
-@lru_cache(REMEMBERED)
 def plain_path(url: bytes) -> str | None:
     """Returns the path of a URL that is nothing else, and stands for itself."""
+    return _known(url) if len(url) <= LONGEST_REMEMBERED else _read(url)
+
+
+def _read(url: bytes) -> str | None:
     if url[:1] != b"/" or b"?" in url or b"%" in url or b"#" in url or not url.isascii():
         return None
     return url.decode("ascii")
 
 
-@lru_cache(REMEMBERED)
+_known: Final = lru_cache(REMEMBERED)(_read)
+
+
 def method_of(method: bytes) -> str:
     return method.decode("ascii")

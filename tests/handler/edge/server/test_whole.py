@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import tracemalloc
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,17 @@ def test_some_heads_are_not_remembered(wire: bytes, size: int) -> None:
 def test_a_path_stands_for_itself_or_is_parsed(url: bytes, path: str | None) -> None:
     """The application gets the paths of others by ASGI."""
     assert plain_path(url) == path
+
+
+def test_long_urls_are_not_kept() -> None:
+    """A thousand of them would fill the memory, and no model has such a name."""
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            assert plain_path(b"/%d" % number + b"x" * 60_000) is not None
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
