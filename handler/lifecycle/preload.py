@@ -28,7 +28,8 @@ class Preloaded:
     def __init__(self, repository: Repository, catalog: Catalog, named: tuple[str, ...]) -> None:
         self._repository = repository
         self._catalog = catalog
-        self._all: tuple[str, ...] | None = None if "*" in named else named
+        self._has_star = "*" in named
+        self._all: tuple[str, ...] | None = None if self._has_star else named
         self.unloaded: set[str] = set()
 
     def includes(self, name: str) -> bool:
@@ -40,12 +41,17 @@ class Preloaded:
         return self.includes(name) and name not in self.unloaded
 
     def missing(self, deadline: Deadline) -> Mapping[str, str]:
-        """Returns why models and versions are not in memory, by name. Raises ServingError; ModelNotFound for one."""
+        """Returns why models and versions are not in memory, by name. Raises ServingError, ModelNotFound for one.
+
+        `*` lists folders without files, too, which are no models.
+        """
         missing = {}
         for name in self._names(deadline):
             try:
                 versions = self._catalog.model(name, deadline).regular
             except ModelNotFound:
+                if self._has_star:
+                    continue
                 raise
             except ServingError as error:
                 missing[name] = error.message
@@ -73,7 +79,8 @@ class Preloaded:
             try:
                 model = self._catalog.model(name, context.deadline)
             except ServingError as error:
-                log.warning("preload of %s: %s", name, error.message)
+                if not (self._has_star and isinstance(error, ModelNotFound)):
+                    log.warning("preload of %s: %s", name, error.message)
                 continue
             for version in dict.fromkeys((*model.regular, *model.canaries)):
                 loads += _started(use, version)

@@ -48,6 +48,18 @@ def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_i
     assert ready.ready(PATIENT).ready
 
 
+def test_an_empty_folder_is_no_model_to_wait_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`*` finds it, as a bucket's marker of a folder, too. One that is named is missing."""
+    add(tmp_path, "a", "1")
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "empty").mkdir()
+    models = registry(tmp_path, PRELOAD="*")
+    models.preload(PATIENT)
+    assert models.ready(PATIENT).ready
+    assert not caplog.records
+    assert "'empty'" in registry(tmp_path, PRELOAD="a,empty").ready(PATIENT).reason
+
+
 def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path, loads: list[str]) -> None:
     """Readiness leaves it alone until a request brings it back, whatever else is loaded or published."""
     models = registry(root, PRELOAD="m,later")
