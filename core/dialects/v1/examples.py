@@ -52,7 +52,8 @@ def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     signature = _signature(question, spec, Method.CLASSIFY)
 
     def reply(result: InferResult) -> HttpResponse:
-        return _answer(_classes(_outputs(result, signature), signature, question))
+        outputs = _outputs(result, signature)
+        return _answer(_classes(outputs, len(examples), signature.class_labels, question.non_finite))
 
     return _infer(examples, context, signature, spec), reply
 
@@ -108,8 +109,8 @@ def _outputs(result: InferResult, signature: Signature) -> dict[str, Tensor]:
     return {alias: tensors[binding.spec.name] for alias, binding in signature.outputs.items()}
 
 
-def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Question) -> Any:
-    """Returns [label, score] pairs. Without an output of classes the labels are the settings' or "".
+def _classes(outputs: dict[str, Tensor], asked: int, known: tuple[str, ...], non_finite: NonFinite | None) -> Any:
+    """Returns [label, score] pairs for so many examples. Without an output of classes the labels are the known, or "".
 
     Without an output of scores, each score is 0.0.
     """
@@ -117,13 +118,14 @@ def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Quest
     if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 2:  # noqa: PLR2004 - [n, k]
         raise InvalidInput(f"Expected outputs of one shape [batch_size, num_classes] but got {shown(str(shapes))}")
     ((count, classes),) = set(shapes.values())
+    if count != asked:
+        alias = "scores" if "scores" in outputs else "classes"
+        raise InvalidInput(f"Expected {alias} output batch size of {asked}. Got: {count}")
     if not count * classes:
         return [[]] * count
-    if "scores" in outputs:
-        scores = _texts(_numbers(outputs["scores"]), question.non_finite)
-    else:
-        scores = [b"0.0"] * (count * classes)
-    padded = (*signature.class_labels, *[""] * classes)[:classes]
+    numbers = outputs.get("scores")
+    scores = [b"0.0"] * (count * classes) if numbers is None else _texts(_numbers(numbers), non_finite)
+    padded = (*known, *[""] * classes)[:classes]
     labels = [jsonio.dumps(label) for label in padded] * count
     if "classes" in outputs:
         labels = [jsonio.dumps(_label(element)) for element in outputs["classes"].array.reshape(-1)]

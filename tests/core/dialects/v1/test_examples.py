@@ -46,12 +46,14 @@ def one(datatype: str, **said: Any) -> dict[str, Any]:
     return {"f": binding("t", datatype, said.pop("shape", (-1, 1)), said.pop("default", None), **said)}
 
 
-def classes(outputs: list[Any], labels: tuple[str, ...] = (), policy: NonFinite | None = NonFinite.BARE) -> Any:
+def classes(
+    outputs: list[Any], labels: tuple[str, ...] = (), policy: NonFinite | None = NonFinite.BARE, examples: int = 2
+) -> Any:
     """Returns the results of a classification whose model returned those outputs, called scores, then classes."""
     named = dict(zip(("scores", "classes"), outputs, strict=False))
     bound = {alias: binding(alias, tensor.datatype.name) for alias, tensor in named.items() if tensor is not None}
     spec = model(serving_default=classifier(labels, **bound))
-    _, reply = classify(question({"examples": [{"x": 1.0}]}, policy), spec)
+    _, reply = classify(question({"examples": [{"x": 1.0}] * examples}, policy), spec)
     tensors = [tensor._replace(name=alias) for alias, tensor in named.items() if tensor is not None]
     return told(reply(result(*tensors)))["results"]
 
@@ -238,19 +240,28 @@ def test_labels_of_the_model_go_over_those_of_the_settings() -> None:
 
 def test_scores_may_be_of_any_number_type() -> None:
     """Integers stay integers; values that are not finite follow the operator's choice."""
-    assert classes([output("s", "INT64", [[2**53 + 1]])]) == [[["", 2**53 + 1]]]
-    assert classes([output("s", "FP16", [[0.1]])]) == [[["", 0.1]]]
+    assert classes([output("s", "INT64", [[2**53 + 1]])], examples=1) == [[["", 2**53 + 1]]]
+    assert classes([output("s", "FP16", [[0.1]])], examples=1) == [[["", 0.1]]]
     odd = output("s", "FP32", [[np.inf]])
-    assert classes([odd]) == [[["", np.inf]]]
-    assert classes([odd], policy=NonFinite.NULL) == [[["", None]]]
+    assert classes([odd], examples=1) == [[["", np.inf]]]
+    assert classes([odd], policy=NonFinite.NULL, examples=1) == [[["", None]]]
     with pytest.raises(InvalidInput, match="DRAGOMAN_NON_FINITE=error"):
-        classes([odd], policy=None)
+        classes([odd], policy=None, examples=1)
 
 
-def test_no_examples_of_the_model_and_no_classes_are_empty_lists() -> None:
-    """The size of the model's own batch counts."""
-    assert classes([output("s", "FP32", np.empty((0, 2)))]) == []
+def test_examples_without_classes_are_empty_lists() -> None:
+    """One for each example."""
     assert classes([output("s", "FP32", np.empty((2, 0)))]) == [[], []]
+
+
+@pytest.mark.parametrize(("outputs", "told"), [([S], "scores"), ([None, C], "classes"), ([S, C], "scores")])
+@pytest.mark.parametrize("examples", [1, 3])
+def test_a_model_that_classifies_another_number_of_examples_is_refused(
+    outputs: list[Any], told: str, examples: int
+) -> None:
+    """Its rows could not be told apart. The text is TensorFlow Serving's."""
+    with pytest.raises(InvalidInput, match=f"^Expected {told} output batch size of {examples}. Got: 2$"):
+        classes(outputs, examples=examples)
 
 
 @pytest.mark.parametrize(
