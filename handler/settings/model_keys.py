@@ -46,7 +46,7 @@ TABLE: Final = (
     ModelKey("signatures.NAME.description", "any value", "", "a note for people; without effect"),
     ModelKey("signatures.NAME.inputs.ALIAS.tensor, signatures.NAME.outputs.ALIAS.tensor", "text", "required", "the name of a tensor of the model"),
     ModelKey("signatures.NAME.inputs.ALIAS.shape, signatures.NAME.outputs.ALIAS.shape", "array", "the tensor's", "the shape of one example's feature"),
-    ModelKey("signatures.NAME.inputs.ALIAS.default, signatures.NAME.outputs.ALIAS.default", "any value", "", "the value of a missing input; without effect for an output"),
+    ModelKey("signatures.NAME.inputs.ALIAS.default, signatures.NAME.outputs.ALIAS.default", "any value", "", "the value of a missing input, that of one row for each row; without effect for an output"),
     ModelKey("signatures.NAME.inputs.ALIAS.encoding, signatures.NAME.outputs.ALIAS.encoding", "text", "null", '`bytes`, for a UINT8 tensor whose last axis holds the bytes of a string or of `{"b64"}`'),
     ModelKey("v1_dialect", "text", "`DRAGOMAN_V1_DIALECT`", "`auto`, `tfs` or `kserve`: the form of answers under `/v1`"),
     ModelKey("grpc_outputs", "text", "`DRAGOMAN_GRPC_OUTPUTS`", "`mirror` or `raw`: the form of tensors in V2's answers over gRPC"),

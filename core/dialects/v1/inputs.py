@@ -37,20 +37,27 @@ def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
 
     `value` is {alias: tensor}, or the tensor itself if the signature requires one input. Each tensor's shape is its
     nesting: lists [[1, 2, 3]] have shape [1, 3]. Scalars may stand for rows of one element (`as_column`). Missing
-    inputs get their defaults in the defaults' own shapes.
+    inputs get their defaults as `from_rows` has it, if all given ones have as many rows.
     Raises InvalidInput with TF Serving's messages. Source: TF Serving's json_tensor.h.
     """
     if not is_named(value):
         name = _only(bindings, "inputs is a plain value/list, but expecting an object")
-        return _with_defaults({name: _tensor(name, bindings, value)}, bindings)
+        given = {name: _tensor(name, bindings, value)}
+        return _with_defaults(given, bindings, _rows(given))
     if bindings is None:
         check_parts(value, "inputs")
         return tuple(_tensor(name, None, member) for name, member in value.items())
     given = {name: _tensor(name, bindings, value[name]) for name in bindings if name in value}
-    return _with_defaults(given, bindings)
+    return _with_defaults(given, bindings, _rows(given))
 
 
-def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | None = None) -> tuple[Tensor, ...]:
+def _rows(given: dict[str, Tensor]) -> int | None:
+    """Returns the number of rows of all columns, 1 without any; None if they differ, or have none."""
+    sizes = {tensor.array.shape[:1] for tensor in given.values()} or {(1,)}
+    return sum(sizes.pop()) if len(sizes) == 1 and () not in sizes else None
+
+
+def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | None) -> tuple[Tensor, ...]:
     for name, binding in (bindings or {}).items():
         if name in given:
             continue

@@ -169,9 +169,12 @@ def test_a_plain_value_is_not_enough_for_many_inputs() -> None:
 
 
 def test_a_default_stands_for_an_input_that_is_left_out() -> None:
-    """For rows it is repeated. If all other inputs have defaults, the remaining one does not need a name."""
-    assert listed(from_columns({"x": [1.0, 2.0]}, DEFAULTS)) == {"x": [1, 2], "scale": 2}
-    assert listed(from_columns([1.0], DEFAULTS)) == {"x": [1], "scale": 2}
+    """It is repeated for each row. If all other inputs have defaults, the remaining one does not need a name."""
+    assert listed(from_columns({"x": [1.0, 2.0]}, DEFAULTS)) == {"x": [1, 2], "scale": [2, 2]}
+    assert listed(from_columns([1.0], DEFAULTS)) == {"x": [1], "scale": [2]}
+    assert listed(from_columns({}, {"scale": DEFAULTS["scale"]})) == {"scale": [2]}
+    more = DEFAULTS | {"y": binding("y", shape=(-1,))}
+    assert listed(from_columns({"x": [1.0, 2.0], "y": [3.0]}, more)) == {"x": [1, 2], "y": [3], "scale": 2}
     assert listed(from_columns({"x": [1.0], "scale": [3.0]}, DEFAULTS)) == {"x": [1], "scale": [3]}
     assert listed(from_rows([1.0, 5.0], DEFAULTS)) == {"x": [1, 5], "scale": [2, 2]}
     assert listed(from_rows([{"x": 1}, {"x": 5}], DEFAULTS)) == {"x": [1, 5], "scale": [2, 2]}
