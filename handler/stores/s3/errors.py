@@ -10,6 +10,8 @@ from handler.stores.transfer.answers import UNTRUSTED, Broken, StoreRefused, in_
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 CROWDED: Final = {"SlowDown", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "429"}
+KMS: Final = "KMS."
+"""The beginning of the codes of Amazon's key management, such as KMS.DisabledException."""
 EXPIRED: Final = "the credentials have expired: renew them"
 ELSEWHERE: Final = "bucket {bucket!r} is in another region: set AWS_REGION"
 DAMAGED: Final = "the store has received other bytes than were read: push again"
@@ -51,6 +53,8 @@ def meaning(status: int, code: str, place: Location, uri: str, permission: str =
     if permission and code in DENIED:
         return f"{uri}: access denied: grant {permission}"
     cure = "it has too many requests, so try again later" if code in CROWDED else "check AWS_ENDPOINT_URL_S3"
+    if code.startswith(KMS):
+        cure = "check the KMS key that encrypts the objects, and the permission kms:Decrypt"
     return f"the store answered {in_words(status, code)} for {uri}: {cure}"
 
 

@@ -164,18 +164,18 @@ class BucketReader:
 
     def _refused(self, response: TimedResponse, until: float) -> None:
         """Raises StoreRefused or Broken, by status and S3's error code."""
-        try:
+        document = b""
+        with suppress(OSError, HTTPException):
             response.within(limit(until - time.monotonic()))
             with response:
-                found = re.search(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>", response.read(65536))
-        except (OSError, HTTPException):
-            found = None
+                document = response.read(65536)
         status = response.status
-        code = found[1].decode() if found else str(status)
+        code = _text(b"Code", document) or str(status)
         if code in EXPIRED:
             self._signer.renew()
         elif not (is_transient(status) or code in TRANSIENT_CODES):
-            raise StoreRefused(status, code, response.headers.get("x-amz-bucket-region", ""))
+            region = response.headers.get("x-amz-bucket-region") or _text(b"Region", document)  # Garage: the latter
+            raise StoreRefused(status, code, region)
         raise Broken(in_words(status, code), status, code)
 
     def _kept(self) -> HTTPConnection | None:
@@ -195,6 +195,12 @@ class BucketReader:
         if self._proxy is not None and self._tls is not None:
             made.set_tunnel(str(self._url.hostname), self._url.port or 443, _authorization(self._proxy))
         return made
+
+
+def _text(name: bytes, document: bytes) -> str:
+    """Returns the text of an element of S3's error document, "" without one."""
+    found = re.search(rb"<%b>\s*([A-Za-z0-9.-]{1,64})\s*</%b>" % (name, name), document)
+    return "" if found is None else found[1].decode()
 
 
 def _connection(to: SplitResult, timeout: float, tls: ssl.SSLContext | None) -> HTTPConnection:

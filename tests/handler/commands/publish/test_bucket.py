@@ -44,6 +44,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> S3Bucket:
     ("AccessDenied", 403, Refused, "s3://b/models: access denied: grant {permission}"),
     ("ExpiredToken", 400, Refused, "the credentials have expired"),
     ("Strange", 418, Refused, "the store answered 418 Strange for s3://b/models: check AWS_ENDPOINT_URL_S3"),
+    ("KMS.DisabledException", 400, Refused, "for s3://b/models: check the KMS key that encrypts the objects"),
     ("BadDigest", 400, Refused, "the store has received other bytes than were read: push again"),
     ("NotImplemented", 501, Refused, "the store has no {method}"),
     ("PreconditionFailed", 412, Taken, ""),

@@ -306,11 +306,21 @@ def test_a_store_with_too_many_requests_is_asked_longer(
     assert len(stand_in.asked) == asked
 
 
-def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+IN_THE_DOCUMENT = "AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region><Code>"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [(301, "PermanentRedirect", {"x-amz-bucket-region": "eu-central-1"}), (400, IN_THE_DOCUMENT, {})],
+    ids=["header", "document"],
+)
+def test_a_bucket_in_another_region_is_asked_there(
+    stand_in: s3_stand_in.StandIn, env: Env, refusal: tuple[int, str, dict[str, str]]
+) -> None:
     """The stand-in is used: the region stands in the signature's scope."""
     stand_in.put("p/m/1/x", b"x")
     store = store_at(env, stand_in, AWS_REGION="eu-west-1")
-    stand_in.refusal = (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-central-1"})
+    stand_in.refusal = refusal
     with pytest.raises(ModelNotLoadable, match="another region"):
         store.check()
     stand_in.refusal = None
