@@ -4,6 +4,8 @@ SIGTERM, and SIGHUP of a closed terminal, end a command as Ctrl-C does: it remov
 own processes.
 """
 
+import errno
+import os
 import signal
 import sys
 import threading
@@ -60,7 +62,7 @@ def fail(error: OSError) -> int:
     what = error.strerror or str(error)
     if error.filename is not None:
         what = f"{error.filename}: {what}"
-    elif isinstance(error, FileNotFoundError):
+    elif isinstance(error, FileNotFoundError) and what == os.strerror(errno.ENOENT):  # tempfile has words of its own
         what = f"the current folder cannot be found: {what}"
     return _say(f"the output cannot be written: {what}" if output.is_lost() else what, REFUSED)
 

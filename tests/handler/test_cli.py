@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -402,6 +403,22 @@ def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(nu
     finally:
         signal.signal(number, own)
         signal.signal(number, before)
+
+
+def test_a_missing_folder_is_the_one_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python does not name the current folder. It lists the folders for temporary files that it cannot use."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    for work in (os.getcwd, tempfile._get_default_tempdir):  # type: ignore[attr-defined] # as tempfile itself calls it
+        with pytest.raises(FileNotFoundError) as missing:
+            work()
+        assert entry.fail(missing.value) == 1
+    current, temporary = capsys.readouterr().err.splitlines()
+    assert current == "dragoman: the current folder cannot be found: No such file or directory"
+    assert temporary == "dragoman: No usable temporary directory found in ['/nowhere']"
 
 
 def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
