@@ -84,15 +84,12 @@ def alternatives(types: Sequence[Types], word: str) -> Schema:
 
 
 def _request(name: str, signature: str, bound: Signature) -> Types:
-    """Returns the type of a request of one signature, and those it needs.
-
-    A default of another method than predict is that of an example: of a row, and not of a column.
-    """
+    """Returns the type of a request of one signature, and those it needs."""
     name_of, unnamed = chosen([signature])
     inputs = bound.inputs or {}
     optional = [alias for alias, each in inputs.items() if not each.required]
     row = record(f"{name}_Row", _each(inputs, _row), optional, additionalProperties=False)
-    columns = record(f"{name}_Columns", _each(inputs, _column), optional if bound.method is Method.PREDICT else ())
+    columns = record(f"{name}_Columns", _each(inputs, _column), optional)
     only = _only(inputs)
     bare = [] if only is None else [_column(only)]
     objects = {"type": "array", "minItems": 1, "items": other(row.__name__)}
