@@ -127,6 +127,11 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
 
 
+def given(value: Any) -> str:
+    """Returns a member's value as `shown` does, "missing" for null, which is as good as none."""
+    return "missing" if value is None else shown(value)
+
+
 def _pieces(value: Any, limit: int) -> Iterator[str]:
     """Yields the repr of a value in pieces, with JSON's words for Python's.
 

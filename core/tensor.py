@@ -10,7 +10,7 @@ import numpy as np
 
 from core.bounds import check_empty
 from core.dtype import BOOL, BYTES, DataType, NDArray
-from core.errors import InvalidInput, counted, shown
+from core.errors import InvalidInput, counted, given, shown
 from core.records import NamedTuple
 
 PREFIX: Final = struct.Struct("<I")
@@ -113,7 +113,7 @@ def named(name: str) -> str:
 def checked_shape(value: Any, name: str) -> tuple[int, ...]:
     """Returns an input's shape from the wire, a list of unsigned integers below 2**63. Raises InvalidInput, TooMany."""
     if not isinstance(value, list):
-        raise InvalidInput(f"{named(name)} needs 'shape': an array of unsigned integers, not {shown(value)}")
+        raise InvalidInput(f"{named(name)} needs 'shape', an array of unsigned integers: it is {given(value)}")
     if len(value) > MAX_RANK:
         check_rank(len(value), name)
     for size in value:

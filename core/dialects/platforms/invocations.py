@@ -103,9 +103,9 @@ def _open_inference(call: Call, body: bytes | memoryview) -> tuple[Infer, Reply]
         return None
     non_finite = call.request.options.tokens(NonFinite.QUOTED)
     try:
-        return infer.from_members(document, memoryview(b""), ref(call), non_finite)
+        return infer.from_members(document, infer.NO_BYTES, ref(call), non_finite)
     except Inexact:
-        return infer.from_members(jsonio.loads_exact(body), memoryview(b""), ref(call), non_finite)
+        return infer.from_members(jsonio.loads_exact(body), infer.NO_BYTES, ref(call), non_finite)
 
 
 def _binary(call: Call, head_size: str | None) -> tuple[Infer, Reply]:

@@ -14,7 +14,7 @@ from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import FEW_ELEMENTS, NonFinite, numeric
 from core.encoding.values import Inexact, from_values
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, given, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
 from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
 from core.wire import JSON, OCTETS, Call, HttpResponse, Part, Reply
@@ -93,7 +93,7 @@ def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> "C
 
 def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
     if not isinstance(members, list):
-        raise InvalidInput(f"'inputs' is {shown(members)}; expected an array of tensors")
+        raise InvalidInput(f"'inputs' is {given(members)}; expected an array of tensors")
     check_parts(members, "inputs")
     tensors, position = [], 0
     for index, member in enumerate(members):
@@ -120,7 +120,7 @@ def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[
     if size is None:
         if data is not None:
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: send it as binary data")
-        if not binary or position == len(binary):
+        if binary is NO_BYTES or (position == len(binary) and 0 not in shape):
             raise InvalidInput(f"{what} has neither 'data' nor 'binary_data_size'")
         size = _implied_size(datatype, shape, what)
     elif data is not None:
@@ -136,13 +136,13 @@ def _name(member: Any, role: str, index: int) -> str:
         raise InvalidInput(f"{role}[{index}] is {shown(member)}; expected an object")
     name = member.get("name")
     if not isinstance(name, str):
-        raise InvalidInput(f"'name' of {role}[{index}] is {shown(name)}; expected a string")
+        raise InvalidInput(f"'name' of {role}[{index}] is {given(name)}; expected a string")
     return name
 
 
 def unknown_datatype(name: Any, what: What) -> InvalidInput:
     """Returns the refusal of a datatype from the wire, which lists the known names."""
-    return InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
+    return InvalidInput(f"'datatype' of {what} is {given(name)}; expected one of {', '.join(DATATYPES)}")
 
 
 def _binary_size(member: Mapping[str, Any], name: str) -> int | None:

@@ -50,9 +50,9 @@ def result(datatype: str, elements: Any) -> InferResult:
 
 @pytest.mark.parametrize(("body", "message"), [
     ([], "the body is .*expected an object"),
-    ({}, "'inputs' is null"),
+    ({}, "'inputs' is missing"),
     ({"inputs": [1]}, r"inputs\[0\] is 1"),
-    ({"inputs": [{}]}, r"'name' of inputs\[0\] is null"),
+    ({"inputs": [{}]}, r"'name' of inputs\[0\] is missing"),
     ({"id": 1, "inputs": []}, "'id' is 1"),
     ({"parameters": 1, "inputs": []}, "'parameters' of the request is 1"),
     ({"parameters": {"binary_data_output": 1}, "inputs": []}, "'binary_data_output' of the request is 1"),
@@ -118,6 +118,12 @@ def test_a_binary_part_without_a_size_has_the_shapes() -> None:
         v2_infer.decode(post({"inputs": [X | {"datatype": "BYTES"}]}, tail=RAW))
     with pytest.raises(InvalidInput, match="1 bytes follow the last binary input"):
         v2_infer.decode(post({"inputs": [X]}, tail=RAW + b"x"))
+    empty = {"name": "e", "shape": [3, 0], "datatype": "FP32"}
+    for members in ([X, empty], [empty, X]):
+        operation, _ = v2_infer.decode(post({"inputs": members}, tail=RAW))
+        assert {t.name: t.array.size for t in operation.inputs} == {"x": 2, "e": 0}
+    with pytest.raises(InvalidInput, match="input 'e' has neither 'data' nor 'binary_data_size'"):
+        v2_infer.decode(post({"inputs": [empty]}))
 
 
 def test_a_header_length_beyond_the_body_is_refused() -> None:
