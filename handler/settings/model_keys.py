@@ -36,7 +36,7 @@ TABLE: Final = (
     ModelKey("version_policy.latest.num_versions", "whole number", "1", "how many of the newest versions"),
     ModelKey("version_policy.all", "object", "", "all versions, by an empty object"),
     ModelKey("version_policy.specific.versions", "array", "required", "these versions, such as `[1, 2]`"),
-    ModelKey("version_labels", "object", "{}", 'versions by label, such as `{"stable": 1, "canary": 2}`, for `/v1/models/NAME/labels/LABEL`; looked up with each request'),
+    ModelKey("version_labels", "object", "{}", 'versions by label, such as `{"stable": 1, "canary": 2}`, for `/v1/models/NAME/labels/LABEL`; a change applies from the next look for new versions'),
     ModelKey("canary", "object", "{}", 'shares of requests by version, such as `{"2": 0.1}`: see [canaries.md](canaries.md)'),
     ModelKey("signatures", "object", "a signature of all tensors", "signatures for `/v1`, by name; a request without a name gets `serving_default`"),
     ModelKey("signatures.NAME.method", "text", '"predict"', "`predict`, `classify` or `regress`. The inputs of the last two are features of examples"),
