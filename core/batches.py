@@ -21,7 +21,7 @@ OBJECT: Final = 64
 class BatchContext(Context, Protocol):
     """The context of a request that runs together with others."""
 
-    def batched(self, use: Any, decoded: int, resumed: int, waited: int) -> None:
+    def batched(self, use: Any, decoded: int, resumed: int, waited: int, rows: int = 1) -> None:
         """Counts an inference that ran together with others. `decoded`: when it had been read.
 
         `resumed`: when its own outputs were there. `waited`: the nanoseconds between that were spent on others.
@@ -109,7 +109,7 @@ def _halted(
     except ServingError:
         context.failed(use)
         raise
-    context.batched(use, decoded, resumed, resumed - asked - ns)
+    context.batched(use, decoded, resumed, resumed - asked - ns, engine.rows_of(question, spec))
     return sent
 
 

@@ -81,7 +81,7 @@ def _counted_infer(operation: ops.Infer, reply: Reply, finish: Finish, use: Use,
     except ServingError:
         context.failed(use)
         raise
-    context.answered(use, decoded, inferred)
+    context.answered(use, decoded, inferred, rows_of(operation, use.model.spec))
     return sent
 
 
@@ -132,6 +132,17 @@ def _counted_apart(
         raise
     context.asked(use)
     return sent
+
+
+def rows_of(operation: ops.Infer, spec: ops.ModelSpec) -> int:
+    """Returns how many inferences a request is: as many as it has rows, if the model has a batch size.
+
+    Source: Triton's extension_statistics.md, "inference_count".
+    """
+    if not spec.max_batch_size or not operation.inputs:
+        return 1
+    shape = operation.inputs[0].shape
+    return shape[0] if shape else 1
 
 
 def infer(operation: ops.Infer, model: Model) -> ops.InferResult:

@@ -96,8 +96,11 @@ class Context(Protocol):
         """Counts the time that the request waited for a model, or for a look at the repository."""
         ...
 
-    def answered(self, use: Any, decoded: int, inferred: int) -> None:
-        """Counts an inference. `decoded`: when its inputs were ready. `inferred`: when its model had answered."""
+    def answered(self, use: Any, decoded: int, inferred: int, rows: int = 1) -> None:
+        """Counts an inference. `decoded`: when its inputs were ready. `inferred`: when its model had answered.
+
+        `rows`: how many inferences it is for the statistics extension, see `core.engine.rows_of`.
+        """
         ...
 
     def began(self, spent: int) -> None:

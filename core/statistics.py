@@ -25,6 +25,7 @@ class Statistics(NamedTuple):
     name: str
     version: str
     inference_count: int = 0
+    """Inferences; a request to a model with a batch size is as many as it has rows."""
     last_inference_ms: int = 0
     success: Count = Count()
     fail: Count = Count()

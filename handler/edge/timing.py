@@ -73,19 +73,19 @@ class Timing:
         self.load += of_load
         self.cold = self.cold or of_load > 0 or load.version is not None
 
-    def answered(self, use: Any, decoded: int, inferred: int) -> None:
+    def answered(self, use: Any, decoded: int, inferred: int, rows: int = 1) -> None:
         encoded, begun = time.perf_counter_ns(), self.begun
         self.durations = (begun - self.came, decoded - begun, inferred - decoded, encoded - inferred)
         took = getattr(use.model, "steps", None)  # a pipeline's; a third party's model may not have the attribute
         if took is not None:
             self.steps = took()
         if not self.ended:
-            use.record(self.durations, self.size, self.protocol, success=True)
+            use.record(self.durations, self.size, self.protocol, rows, success=True)
 
-    def batched(self, use: Any, decoded: int, resumed: int, waited: int) -> None:
+    def batched(self, use: Any, decoded: int, resumed: int, waited: int, rows: int = 1) -> None:
         """Counts the time that was spent on others as time in the queue. Implements core.batches.BatchContext."""
         self.begun += waited
-        self.answered(use, decoded + waited, resumed)
+        self.answered(use, decoded + waited, resumed, rows)
         if not self.ended:
             use.share()
 

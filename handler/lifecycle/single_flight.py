@@ -77,7 +77,7 @@ class Background:
     def waited(self, ns: int, load: Any) -> None:
         """Counts nothing."""
 
-    def answered(self, use: Any, decoded: int, inferred: int) -> None:
+    def answered(self, use: Any, decoded: int, inferred: int, rows: int = 1) -> None:
         """Counts nothing."""
 
     def began(self, spent: int) -> None:

@@ -104,10 +104,10 @@ class Loaded:
     def in_use(self) -> bool:
         return bool(self.uses)
 
-    def record(self, durations: Sequence[int], size: int, protocol: str = "", *, success: bool) -> None:
+    def record(self, durations: Sequence[int], size: int, protocol: str = "", rows: int = 1, *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
         ns = sum(durations)
-        _ENDED.append((self._traffic, time.monotonic(), durations, protocol, success))
+        _ENDED.append((self._traffic, time.monotonic(), durations, protocol, rows, success))
         if len(_ENDED) >= MOST_ENDED:
             settle()
         ns += sum(durations[2:3]) - durations[0]  # failures have no durations[2]
@@ -135,7 +135,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._successes = 0
+        self._successes = self._inferences = 0
         self._failures = 0
         self._failed_ns = 0
         self._steps = [0, 0, 0, 0]
@@ -145,10 +145,11 @@ class Traffic:
         self._batches: dict[int, list[int]] = {}
         self._recent = Recent()
 
-    def record(self, at: float, durations: Sequence[int], protocol: str = "", *, success: bool) -> None:
-        """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding.
+    def record(self, at: float, durations: Sequence[int], protocol: str = "", rows: int = 1, *, success: bool) -> None:
+        """Counts one request. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding.
 
         `at`: when it ended, on time.monotonic(). `protocol`: "" for a pipeline's step, which no client has asked for.
+        `rows`: how many inferences it is.
         """
         ns = sum(durations)
         PROCESS.record(ns, success=success, at=at)
@@ -159,6 +160,7 @@ class Traffic:
                 self._failed_ns += ns
                 return
             self._successes += 1
+            self._inferences += rows
             for step, spent in enumerate(durations):
                 self._steps[step] += spent
             self._last_ms = round((time.time() - (time.monotonic() - at)) * 1e3)
@@ -200,10 +202,10 @@ class Traffic:
                 for rows, (times, *sums) in sorted(self._batches.items())
             )
             steps = (success, fail, queue, decoding, model, encoding)
-            return Statistics(name, version, self._successes, self._last_ms, *steps, runs, batches)
+            return Statistics(name, version, self._inferences, self._last_ms, *steps, runs, batches)
 
 
-Ended = tuple[Traffic, float, Sequence[int], str, bool]
+Ended = tuple[Traffic, float, Sequence[int], str, int, bool]
 _ENDED: Final[deque[Ended]] = deque()
 _SETTLING: Final = threading.Lock()
 
@@ -212,8 +214,8 @@ def settle() -> None:
     """Counts the inferences that have ended. Who reads their numbers calls it first."""
     with _SETTLING:
         for _ in range(len(_ENDED)):  # only this thread takes from it
-            traffic, at, durations, protocol, success = _ENDED.popleft()
-            traffic.record(at, durations, protocol, success=success)
+            traffic, at, durations, protocol, rows, success = _ENDED.popleft()
+            traffic.record(at, durations, protocol, rows, success=success)
 
 
 def series() -> Series:

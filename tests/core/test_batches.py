@@ -20,8 +20,8 @@ MODEL = Echo((spec("a", (-1, 2)),), (spec("y"), spec("z")))
 class Member(Request):
     """A request that may run with others, with what it was told of its time."""
 
-    def batched(self, use: Use, decoded: int, resumed: int, waited: int) -> None:
-        assert (decoded <= resumed, 0 <= waited <= resumed - decoded, use.uses) == (True, True, 1)
+    def batched(self, use: Use, decoded: int, resumed: int, waited: int, rows: int = 1) -> None:
+        assert (decoded <= resumed, 0 <= waited <= resumed - decoded, use.uses, rows) == (True, True, 1, 1)
         self.counts.append("batched")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from core.schema import open_inference as oip
 from tests.protocols.test_waiting import until
 from tests.support.catalogue import row
 from tests.support.checks import refusal
@@ -114,6 +115,22 @@ def test_raw_bytes_for_a_batching_model_are_one_row(wire: Wire) -> None:
     answer = wire.call("POST", "/v2/models/batch/infer", X.tobytes(), RAW)
     assert answer.tensors()["OUTPUT0"].tolist() == X.tolist()
     assert "needs 24" in refusal(wire.call("POST", "/v2/models/batch/infer", X.tobytes() * 2, RAW), 400)
+
+
+def test_the_rows_of_a_batching_model_are_its_inferences(wire: Wire, remote: Remote) -> None:
+    """In both statistics, over each protocol; a model without a batch size counts requests."""
+
+    def counted(model: str) -> tuple[int, int, int]:
+        (stats,) = wire.get(f"/v2/models/{model}/stats").json()["model_stats"]
+        (same,) = remote.ask("ModelStatistics", oip.ModelStatisticsRequest(name=model)).model_stats
+        assert same.inference_count == stats["inference_count"]
+        return stats["inference_count"], stats["execution_count"], stats["inference_stats"]["success"]["count"]
+
+    for model, rows in (("batch", 3), ("flat", 1)):
+        before = counted(model)
+        wire.infer(model, json_input("INPUT0", "FP32", np.concatenate([X] * rows)))
+        remote.infer(model, typed("INPUT0", "FP32", X))
+        assert np.subtract(counted(model), before).tolist() == [rows + 1, 2, 2]
 
 
 @pytest.mark.row("N-23")

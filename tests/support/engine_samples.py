@@ -86,7 +86,7 @@ class Request:
     def waited(self, ns: int, load: Any) -> None:
         """Counts nothing: the models here are always there."""
 
-    def answered(self, use: Use, decoded: int, inferred: int) -> None:
+    def answered(self, use: Use, decoded: int, inferred: int, rows: int = 1) -> None:
         assert (decoded <= inferred, use.uses) == (True, 1)
         self.counts.append("answered")
 

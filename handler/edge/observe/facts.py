@@ -91,6 +91,7 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
         done = stats.success.times
         more += [
             (("success", model), done),
+            (("inferences", model), stats.inference_count),
             (("runs", model), stats.execution_count),
             (("request_ns", model), stats.success.ns),
             (("request", model), [done, stats.success.ns]),

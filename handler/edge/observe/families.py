@@ -64,7 +64,7 @@ def _tfs(name: str, fact: str, about: str, label: str, shows: int | str) -> Fami
 FAMILIES: Final = (
     _triton("request_success", "success", "inferences that succeeded"),
     Family("triton", "nv_inference_request_failure", COUNTER, "failure", "inferences that failed, by reason", ("model", "reason", "version"), (0, 2, 1)),
-    _triton("count", "success", "inferences that a model has answered"),
+    _triton("count", "inferences", "rows that a model with a batch size has answered, and requests of any other"),
     _triton("exec_count", "runs", "runs of a model"),
     _triton("request_duration_us", "request_ns", "microseconds of inferences, in all", US),
     _triton("queue_duration_us", "queue_ns", "microseconds in the queue, with the wait for the model", US),

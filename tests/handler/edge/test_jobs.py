@@ -56,7 +56,7 @@ class Halves:
 class Counting(Loaded):
     """A model whose inferences are recorded: number of durations, size and success."""
 
-    def record(self, durations: Sequence[int], size: int, protocol: str = "", *, success: bool) -> None:
+    def record(self, durations: Sequence[int], size: int, protocol: str = "", rows: int = 1, *, success: bool) -> None:
         """Records an inference."""
         assert all(ns >= 0 for ns in durations)
         self.recorded.append((len(durations), size, success))

@@ -123,6 +123,16 @@ def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert traffic.statistics("m", "3") == Statistics("m", "3", 2, 7, Count(2, 110), Count(1, 11), *steps, 2)
 
 
+def test_the_rows_of_a_request_count_as_inferences() -> None:
+    """It is one request, and one execution. A failure is no inference."""
+    traffic = Traffic()
+    for rows in (1, 8, 0):
+        traffic.record(0, (0, 0, 0, 0), "v2", rows, success=True)
+    traffic.record(0, (0, 0), "v2", success=False)
+    found = traffic.statistics("m", "1")
+    assert (found.inference_count, found.success.times, found.execution_count) == (9, 3, 3)
+
+
 def test_a_batch_is_one_execution() -> None:
     """Its inferences count one by one, and its rows have an entry; a run without a number of rows has none."""
     traffic = Traffic()

@@ -190,7 +190,7 @@ def test_clients_make_no_series() -> None:
 @pytest.mark.parametrize("name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", "", "\n# TYPE x untyped\n"])
 def test_a_labels_odd_value_is_read_as_it_is(name: str) -> None:
     """Quotes, backslashes, line ends: the format has an escape for each."""
-    _, body = exposition.written({("success", (name, "1")): 7}, ["triton"])
+    _, body = exposition.written({("inferences", (name, "1")): 7}, ["triton"])
     found = samples(body.decode())
     assert of(found, "nv_inference_count", model=name, version="1") == 7
 
@@ -250,7 +250,7 @@ def test_an_ended_process_leaves_its_counts(tmp_path: Path) -> None:
         ((is_alive, others),) = shared.others()
         assert (is_alive, others[0]) == (False, (("success", ("m", "1")), 5))
         text = app.observer.scrape("/metrics")[1].decode()
-        assert 'nv_inference_count{model="m",version="1"} 5' in text
+        assert 'nv_inference_request_success{model="m",version="1"} 5' in text
         assert "dragoman_models 0" in text
         assert found["models", ()] == 0
 
