@@ -70,7 +70,6 @@ class PayloadLog:
         self._most = settings.payload_log_size or sys.maxsize
         self._share = settings.payload_log_sample
         self._service = settings.name
-        self._counts = counts
         self._outbox = Outbox(place_of(settings), settings.payload_log_memory or sys.maxsize, counts, freezes=freezes)
 
     def drawn(self) -> Copy | None:
@@ -86,7 +85,7 @@ class PayloadLog:
         if record.right is not Right.INFER or not body:
             return
         if len(body) > self._most or not copy.is_whole:
-            self._counts[TOO_LARGE] = self._counts.get(TOO_LARGE, 0) + 1
+            self._outbox.count(TOO_LARGE)
             return
         about = dict(self._about(record, model))
         is_rpc = record.protocol in ("grpc", "grpc-web", "connect")

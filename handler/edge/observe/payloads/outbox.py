@@ -29,7 +29,8 @@ LAST_SECONDS: Final = 10.0
 class Outbox:
     """`most`: bytes that may wait. `counts`: of requests, by the outcome of their events.
 
-    `freezes`: nothing runs after a request, so that its events are written in its own thread, and not again.
+    `freezes`: nothing runs after a request, so that its events are written before it ends, and not again. Requests may
+    end in several threads at once: one of them writes, also for those that wait for it.
     """
 
     def __init__(self, place: EventPlace, most: int, counts: dict[str, int], *, freezes: bool = False) -> None:
@@ -39,7 +40,7 @@ class Outbox:
         self._freezes = freezes
         self._waiting: list[Sequence[CloudEvent]] = []
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._lock, self._counting, self._writing = threading.Lock(), threading.Lock(), threading.Lock()
         self._filled, self._idle = threading.Event(), threading.Event()
         self._idle.set()
         self._hurries, self._ends = threading.Event(), threading.Event()
@@ -48,13 +49,13 @@ class Outbox:
 
     def put(self, events: Sequence[CloudEvent]) -> None:
         """Takes the events of one request. Waits only for those of a function."""
-        size = sum(event.size + OVERHEAD for event in events)
         if self._freezes:
-            self._write([events], ())
+            self._put_now(events)
             return
+        size = sum(event.size + OVERHEAD for event in events)
         with self._lock:
             if self._bytes + size > self._most:
-                self._count(FULL)
+                self.count(FULL)
                 return
             self._bytes += size
             self._waiting.append(events)
@@ -65,6 +66,15 @@ class Outbox:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="payload log", daemon=True)
             self._thread.start()
+
+    def _put_now(self, events: Sequence[CloudEvent]) -> None:
+        with self._lock:
+            self._waiting.append(events)
+        with self._writing:
+            with self._lock:
+                batch, self._waiting = self._waiting, []
+            if batch:  # else the thread before has written the events
+                self._write(batch, ())
 
     def _run(self) -> None:
         while True:
@@ -97,7 +107,7 @@ class Outbox:
     def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
         """Writes the events of so many requests, and counts the outcomes."""
         if self._freezes and time.monotonic() < self._again:
-            self._count(FAILED, len(batch))
+            self.count(FAILED, len(batch))
             return
         events = [event for each in batch for event in each]
         failure, refused = self._tried(events)
@@ -108,8 +118,8 @@ class Outbox:
         if failure is None:
             odd = set(map(id, refused))
             gone = sum(any(id(event) in odd for event in each) for each in batch)
-            self._count(WRITTEN, len(batch) - gone)
-            self._count(REFUSED, gone)
+            self.count(WRITTEN, len(batch) - gone)
+            self.count(REFUSED, gone)
             return
         self._again = time.monotonic() + PAUSE_SECONDS
         if time.monotonic() - self._told >= PAUSE_SECONDS:
@@ -117,7 +127,7 @@ class Outbox:
             log.warning(
                 "payloads of %s were not written: %s", counted(len(batch), "request"), escaped(str(failure))[:256]
             )
-        self._count(FAILED, len(batch))
+        self.count(FAILED, len(batch))
 
     def _tried(self, events: Sequence[CloudEvent]) -> tuple[Exception | None, Sequence[CloudEvent]]:
         """Returns why the events were not written, None if they were, and those that were refused."""
@@ -126,9 +136,11 @@ class Outbox:
         except Exception as error:  # noqa: BLE001 - each place's client has errors of its own
             return error, ()
 
-    def _count(self, outcome: str, number: int = 1) -> None:
+    def count(self, outcome: str, number: int = 1) -> None:
+        """Counts requests whose events have ended so."""
         if number:
-            self._counts[outcome] = self._counts.get(outcome, 0) + number
+            with self._counting:
+                self._counts[outcome] = self._counts.get(outcome, 0) + number
 
     def close(self) -> None:
         """Waits until the events are written, but not for long. Further ones may come."""

@@ -25,7 +25,7 @@ OF_THE_EVENT: Final = (400, 413, 415, 422)
 
 
 class EventPlace(Protocol):
-    """`pause`: seconds in which events gather before they are written together."""
+    """One thread at a time writes. `pause`: seconds in which events gather before they are written together."""
 
     pause: float
 

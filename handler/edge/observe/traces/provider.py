@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -73,11 +74,15 @@ def _attributes(settings: Settings) -> dict[str, str]:
 
 
 class Gathered:
-    """Spans of one request, sent together in its own thread: a SpanProcessor for functions."""
+    """Spans of requests, sent in the thread of one of them before it ends: a SpanProcessor for functions.
+
+    Requests may end in several threads at once. One of them sends, and the others wait for it.
+    """
 
     def __init__(self, exporter: Any) -> None:
         self._exporter = exporter
         self._spans: list[Any] = []
+        self._gathering, self._sending = threading.Lock(), threading.Lock()
         self._again = 0.0
 
     def on_start(self, span: Any, parent_context: Any = None) -> None: ...
@@ -86,7 +91,8 @@ class Gathered:
 
     def on_end(self, span: Any) -> None:
         if span.context.trace_flags.sampled:
-            self._spans.append(span)
+            with self._gathering:
+                self._spans.append(span)
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
@@ -97,9 +103,11 @@ class Gathered:
 
     def flush(self) -> None:
         """Sends the spans. Drops them within the pause after a failure."""
-        spans, self._spans = self._spans, []
-        if not spans or time.monotonic() < self._again:
-            return
-        if self._exporter.export(spans).name != "SUCCESS":
-            log.warning("spans were not sent; the next try is in %d s", PAUSE_SECONDS)
-            self._again = time.monotonic() + PAUSE_SECONDS
+        with self._sending:
+            with self._gathering:
+                spans, self._spans = self._spans, []
+            if not spans or time.monotonic() < self._again:
+                return
+            if self._exporter.export(spans).name != "SUCCESS":
+                log.warning("spans were not sent; the next try is in %d s", PAUSE_SECONDS)
+                self._again = time.monotonic() + PAUSE_SECONDS

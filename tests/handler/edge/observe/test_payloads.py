@@ -8,6 +8,7 @@ import re
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,24 @@ def test_an_event_that_a_receiver_refuses_keeps_no_other_one_back() -> None:
         until(lambda: sum(counts.values()) == 3)
     assert counts == {"written": 2, "refused": 1}
     assert len(taken) == 3 * len(one()) - 1
+
+
+def test_events_that_a_function_answers_at_once_are_all_written() -> None:
+    """Each before its own answer. Two threads on one connection took each other's replies, and lost the events."""
+    counts = dict[str, int]()
+    with receiver([]) as (url, taken):
+        place = places.Receiver(url, 60)
+        outbox = Outbox(place, 100_000, counts, freezes=True)
+
+        def answered(number: int) -> bool:
+            outbox.put([CloudEvent({"id": f"{number}"}, "", "", b"{}")])
+            return any(headers["ce-id"] == f"{number}" for headers, _ in list(taken))
+
+        with ThreadPoolExecutor(4) as pollers:
+            assert all(pollers.map(answered, range(40)))
+        place._drop()
+    assert counts == {"written": 40}
+    assert len(taken) == 40
 
 
 @pytest.mark.parametrize(("settings", "told"), [

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,6 +233,31 @@ def test_a_function_does_not_wait_for_a_receiver_that_fails(
         made(http("POST", INFER, BODY.decode()), Context())
     assert len(collector.roots()) == 1
     assert [each for each in caplog.messages if "spans were not sent" in each]
+
+
+def test_events_that_a_function_answers_at_once_send_their_spans_one_after_the_other() -> None:
+    """Each span once. The exporter has one session, and a receiver that hangs is waited for once."""
+    meeting, sent, met = threading.Barrier(2), list[Any](), list[int]()
+
+    class Exporter:
+        def export(self, spans: list[Any]) -> Any:
+            sent.extend(spans)
+            with suppress(threading.BrokenBarrierError):
+                met.append(meeting.wait(0.2))
+            meeting.reset()
+            return SimpleNamespace(name="SUCCESS")
+
+    gathered = provider.Gathered(Exporter())
+    spans = [SimpleNamespace(context=SimpleNamespace(trace_flags=SimpleNamespace(sampled=True))) for _ in range(4)]
+
+    def ended(span: Any) -> bool:
+        gathered.on_end(span)
+        gathered.flush()
+        return span in sent
+
+    with ThreadPoolExecutor(4) as pollers:
+        assert all(pollers.map(ended, spans))
+    assert (len(sent), met) == (4, [])
 
 
 @pytest.mark.parametrize(("text", "trace", "is_sampled"), [
