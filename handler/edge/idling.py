@@ -54,18 +54,18 @@ class Idling:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waits = TaskWaits()
-        self._is_watched = False
+        self._watched: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
         self._refusal = f"more than {most} streams are idle, and this one was for longest: open it again"
 
     async def wait(self, work: Awaitable[T], since: float) -> T:
         """Awaits `work`, and returns its result. Raises ServerBusy. `since`: when the stream was used last."""
-        if len(self._waits.since) >= self._most and not self._is_watched:
-            self._is_watched = True
-            asyncio.get_running_loop().call_later(FRESH_SECONDS, self._make_room)
+        if len(self._waits.since) >= self._most and self._watched is not (loop := asyncio.get_running_loop()):
+            self._watched = loop
+            loop.call_later(FRESH_SECONDS, self._make_room)
         return await self._waits.result(work, since, self._refusal)
 
     def _make_room(self) -> None:
-        self._is_watched = False
+        self._watched = None
         surplus = len(self._waits.since) - self._most
         for task in sorted(self._waits.since, key=self._waits.since.__getitem__)[: max(0, surplus)]:
             self._waits.end(task)

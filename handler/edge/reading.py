@@ -36,7 +36,7 @@ class Reading:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waits = TaskWaits()
-        self._is_watched = False
+        self._watched: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
 
     async def first(self, read: Callable[[], Awaitable[Any]], flight: Flight) -> bytes:
         """Returns the first message. `read`: the context's; the end of its iterator would cost a task for each call.
@@ -48,7 +48,7 @@ class Reading:
         now = loop.time()
         if len(self._waits.since) >= self._most:
             self._make_room(now)
-        if not self._is_watched:
+        if self._watched is not loop:
             self._watch(loop, MESSAGE_SECONDS)
         body = await self._waits.result(read(), now, LATE)
         if body is EOF:
@@ -63,12 +63,12 @@ class Reading:
             self._waits.end(oldest)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._is_watched = True
+        self._watched = loop
         loop.call_later(seconds, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ends the waits that have lasted too long, and looks again when the next one may have."""
-        self._is_watched = False
+        self._watched = None
         due = loop.time() - MESSAGE_SECONDS
         for task, begun in list(self._waits.since.items()):
             if begun > due:

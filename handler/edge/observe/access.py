@@ -103,13 +103,11 @@ class Lines:
         self._form = form
         self._entries: list[Entry | str] = []
         self._freezes = freezes
-        self._armed: asyncio.AbstractEventLoop | None = None
+        self._armed: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
 
     def add(self, entry: Entry | str) -> None:
         """Takes an entry, or the text of a note."""
         self._entries.append(entry)
-        if self._armed is not None and len(self._entries) < MOST_ENTRIES:
-            return
         loop = None if self._freezes else _running()
         if loop is None or len(self._entries) >= MOST_ENTRIES:
             self.flush()

@@ -63,7 +63,7 @@ class Observer:
         self._limit = LineLimit()
         self._shared: Shared | None = None
         self._is_alone = freezes or not settings.scraped
-        self._armed = False
+        self._armed: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
         self.gather: Callable[[], object] = lambda: None
         self._ending = threading.Lock()  # a function's events end in threads of their own
 
@@ -204,15 +204,16 @@ class Observer:
 
     def _share(self) -> None:
         """Has the others see the numbers of this process within a second."""
-        if self._armed or self._sharing() is None:
+        loop = None if self._sharing() is None else asyncio.get_running_loop()
+        if loop is None or self._armed is loop:
             return
         from handler.edge.observe.workers import SECONDS as PAUSE  # noqa: PLC0415 - as above
 
-        self._armed = True
-        asyncio.get_running_loop().call_later(PAUSE, self._write)
+        self._armed = loop
+        loop.call_later(PAUSE, self._write)
 
     def _write(self) -> None:
-        self._armed = False
+        self._armed = None
         with suppress(RuntimeError):  # the server is ending, and has written its last numbers
             self._queue.begin(self._share_now)
 

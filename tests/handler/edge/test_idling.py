@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.errors import ServerBusy
 from handler.edge import idling
 from handler.edge.app import App
 from tests.handler.edge.client import make
@@ -42,6 +43,22 @@ def test_idle_streams_end_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
     told = "more than 2 streams are idle, and this one was for longest: open it again"
     assert asyncio.run(main()) == ["", told, told, "", b"a"]
+
+
+def test_idle_streams_end_in_a_later_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier loop has ended before it looked at its own."""
+    monkeypatch.setattr(idling, "FRESH_SECONDS", 0.05)
+    streams = idling.Idling(1)
+
+    async def main(*, ends: bool) -> None:
+        waits = [asyncio.create_task(streams.wait(nothing(), 0.0)) for _ in range(2)]
+        done, left = await asyncio.wait(waits, timeout=30 if ends else 0, return_when=asyncio.FIRST_COMPLETED)
+        assert [type(task.exception()) for task in done] == [ServerBusy] * ends
+        for task in left:
+            task.cancel()
+
+    asyncio.run(main(ends=False))
+    asyncio.run(main(ends=True))
 
 
 def test_streams_that_are_not_idle_stay(monkeypatch: pytest.MonkeyPatch) -> None:

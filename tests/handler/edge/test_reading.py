@@ -64,6 +64,15 @@ def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(main()) == [0, 0, 0]
 
 
+def test_a_message_has_to_come_in_time_in_a_later_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier loop has ended before its calls were late."""
+    monkeypatch.setattr(reading, "MESSAGE_SECONDS", 0.05)
+    waits = Reading(9)
+    assert asyncio.run(waits.first(sent, NO_LIMIT)) == b"a"
+    with pytest.raises(ServerBusy, match="did not arrive in time"):
+        asyncio.run(asyncio.wait_for(waits.first(nothing, NO_LIMIT), 30))
+
+
 def test_a_client_that_leaves_while_its_wait_ends_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reads the refusal. Other calls go on as before."""
     monkeypatch.setattr(reading, "FRESH_SECONDS", 0.0)

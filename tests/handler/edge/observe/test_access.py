@@ -349,6 +349,23 @@ def test_a_client_that_leaves_is_499(capsys: pytest.CaptureFixture[str]) -> None
         assert [*app.observer.counts.failures.values()] == [1]
 
 
+def test_lines_of_a_later_event_loop_do_not_wait_for_an_earlier_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """A test's client starts an application in many loops. The timer of one that has ended never comes."""
+    lines, found = access.Lines(access.TextLines()), list[str]()
+
+    async def main(text: str, most: int) -> None:
+        lines.add(text)
+        for _ in range(most):
+            found.extend(capsys.readouterr().err.splitlines())
+            if len(found) >= 2:
+                return
+            await asyncio.sleep(access.PAUSE_SECONDS / 5)
+
+    asyncio.run(main("first", 0))
+    asyncio.run(main("second", 1000))
+    assert [line.rsplit(maxsplit=1)[-1] for line in found] == ["first", "second"]
+
+
 def test_made_up_paths_leave_room_for_the_beginnings_of_later_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many are kept that warm requests find theirs, and no more."""
     monkeypatch.setattr(access, "REMEMBERED", 2)

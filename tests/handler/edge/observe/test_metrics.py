@@ -23,7 +23,8 @@ from handler.edge.observe.families import FAMILIES, OWN, SERVERS
 from handler.edge.observe.workers import Shared, folder_of
 from handler.lifecycle.registry import Registry
 from tests.handler.calling import http
-from tests.handler.edge.client import BODY, INFER, ask, make
+from tests.handler.edge.calls.connect.client import until
+from tests.handler.edge.client import BODY, INFER, ask, exchange, make
 from tests.handler.edge.observe.test_access import Context, function
 from tests.support.server import HOST, running
 
@@ -227,14 +228,26 @@ def test_all_processes_of_a_server_count_together(tmp_path: Path) -> None:
 
     settings = {"REPOSITORY": str(ROOT / "models"), "CACHE": str(tmp_path / "cache")}
     with running(arguments, 1, tmp_path / "log", settings) as (_, (port,)):
-        until = time.monotonic() + 60
+        last = time.monotonic() + 60
         for _ in range(20):
             assert fetched(port, "/v2")
         found: dict[Any, float] = {}
         key = "dragoman_requests_total", (("protocol", "v2"), ("status", "200"))
-        while (found.get(key), found.get(("dragoman_processes", ()))) != (20, 2) and time.monotonic() < until:
+        while (found.get(key), found.get(("dragoman_processes", ()))) != (20, 2) and time.monotonic() < last:
             found = samples(fetched(port, "/metrics"))
         assert (found[key], found["dragoman_processes", ()]) == (20, 2)
+
+
+def test_a_process_shares_its_numbers_in_a_later_event_loop(tmp_path: Path) -> None:
+    """The loop of its first request has ended before it was time to write."""
+
+    async def main(app: Any) -> None:
+        await exchange(app, "GET", "/v2")
+        await asyncio.wait_for(until(lambda: bool(list(tmp_path.glob("*/*.json")))), 60)
+
+    with closing(make(METRICS_FOLDER=str(tmp_path))) as app:
+        ask(app, "GET", "/v2")
+        asyncio.run(main(app))
 
 
 def test_an_ended_process_leaves_its_counts(tmp_path: Path) -> None:
