@@ -15,8 +15,8 @@ from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel,
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from core.statistics import Statistics
 from handler.lifecycle.inventory.looks import PAUSE
-from handler.lifecycle.models import CanarySplit, ListedModel, Target
-from handler.lifecycle.repository import VERSION, Repository, no_version, wanted_of
+from handler.lifecycle.models import ListedModel, Target, stable
+from handler.lifecycle.repository import VERSION, Repository, no_version
 from handler.lifecycle.versions import ServedVersion
 from handler.stores import File
 
@@ -290,6 +290,6 @@ class Catalog:
             del self._published[name]
 
 
-def stable(target: Target) -> ServedVersion:
-    """Returns the version of a target that is not a canary."""
-    return target.stable if isinstance(target, CanarySplit) else target
+def wanted_of(ref: ModelRef) -> int | None:
+    """Returns the number of the version that a reference names, None if it names none."""
+    return int(ref.version) if ref.version is not None and VERSION.fullmatch(ref.version) else None

@@ -47,6 +47,11 @@ class CanarySplit(NamedTuple):
 Target = ServedVersion | CanarySplit
 
 
+def stable(target: Target) -> ServedVersion:
+    """Returns the version of a target that is not a canary."""
+    return target.stable if isinstance(target, CanarySplit) else target
+
+
 class ListedModel(NamedTuple):
     """A model's entry. `versions`: by number, ascending; never empty. `coming`: a later entry that has yet to load.
 

@@ -18,15 +18,15 @@ from core.ports import Context
 from core.statistics import Series, Statistics
 from handler.lifecycle import budget, models
 from handler.lifecycle.budget import FRESH_SECONDS, Budget
-from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.catalog import Catalog, wanted_of
 from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
-from handler.lifecycle.models import CanarySplit
+from handler.lifecycle.models import CanarySplit, stable
 from handler.lifecycle.particulars import Particulars, ProcessState, particulars
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
-from handler.lifecycle.repository import Repository, wanted_of
+from handler.lifecycle.repository import Repository
 from handler.lifecycle.rollout import Rollout
 from handler.lifecycle.single_flight import Here, Load, SingleFlight
 from handler.lifecycle.usage import Loaded, series

@@ -24,7 +24,6 @@ from core.errors import (
     VersionNotFound,
     shown,
 )
-from core.operations import ModelRef
 from core.records import NamedTuple
 from handler.backends import BACKENDS, EXPECTED, found
 from handler.lifecycle.inventory.bounds import Texts
@@ -293,8 +292,3 @@ def _no_version(name: str, folders: Sequence[Version]) -> str:
     last = max(folders)
     files = f"{', '.join(sorted(last.paths))[:256]}; `dragoman doctor` names the cure"
     return f"model {name!r} has no version: {name}/{last.folder} has no {EXPECTED}; its files: {files}"
-
-
-def wanted_of(ref: ModelRef) -> int | None:
-    """Returns the number of the version that a reference names, None if it names none."""
-    return int(ref.version) if ref.version is not None and VERSION.fullmatch(ref.version) else None

@@ -20,8 +20,8 @@ from core.operations import ModelRef
 from core.ports import Context
 from core.records import NamedTuple
 from handler.lifecycle.backoff import LONGEST_PAUSE
-from handler.lifecycle.catalog import Catalog, stable
-from handler.lifecycle.models import CanarySplit, ListedModel, Target
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.models import CanarySplit, ListedModel, Target, stable
 from handler.lifecycle.preload import Preloaded
 from handler.lifecycle.repository import MOVES
 from handler.lifecycle.single_flight import Here, Load, Pending, SingleFlight

@@ -23,7 +23,8 @@ from core.errors import (
 from core.operations import ModelRef
 from handler import backends
 from handler.backends import Source
-from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.models import stable
 from handler.lifecycle.pipelines.parts import HeldParts, Wanted, hold, ref_of
 from handler.lifecycle.repository import Repository
 from handler.lifecycle.single_flight import Load

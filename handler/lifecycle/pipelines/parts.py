@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from core.operations import ModelRef
-from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.models import stable
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import ServedVersion
 
