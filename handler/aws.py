@@ -32,6 +32,7 @@ from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
 from handler.edge.function.answers import plain, timing_of, too_large, too_large_alone
 from handler.edge.function.events import (
+    GATEWAY_SECONDS,
     INIT_SECONDS,
     Kind,
     UnsupportedEvent,
@@ -41,12 +42,10 @@ from handler.edge.function.events import (
     is_streamed,
     kind_of,
     normalised,
-    raw_path,
     scope_of,
 )
-from handler.edge.function.members import EventForm, form_of
+from handler.edge.function.members import EventForm
 from handler.edge.gate.gate import INVOKED
-from handler.edge.observe.invocations import Invocation
 from handler.edge.protocols import INTERNAL, refuse
 from handler.edge.runtime.http_event import (
     EVENT,
@@ -56,7 +55,7 @@ from handler.edge.runtime.http_event import (
     HttpEvent,
     KeptBalancer,
     KeptGateway,
-    gateway_seconds,
+    stream_seconds,
 )
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
@@ -151,10 +150,10 @@ class Function:
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
         http: HttpEvent = scope["aws.event"][EVENT]
-        send = http.invocation.begin(scope, send)  # the record has the path below the stage
+        send = http.begin(scope, send)  # the record has the path below the stage
         scope["root_path"] = http.root  # Mangum always says ""
         scope["path"] = http.root + scope["path"]  # else a stage v1 would be cut off from /v1/models, too
-        scope["raw_path"] = http.root.encode() + raw_path(scope["aws.event"])  # Mangum always says None
+        scope["raw_path"] = http.root.encode() + http.raw_path  # Mangum always says None
         scope[SCOPE_KEY] = http.ends.wait
         scope[COMPRESS_KEY] = http.least
         if http.invoked:
@@ -183,7 +182,7 @@ class Function:
         if self.app is None:
             return EventEnds(NEVER, NEVER, NEVER)
         patience = self.app.settings.patience
-        wait = deadline_of(event, context, patience, gateway_seconds(event, streamed=streamed))
+        wait = deadline_of(event, context, patience, stream_seconds(event) if streamed else GATEWAY_SECONDS)
         end = end_of(context)
         return EventEnds(wait, wait if patience is None else end, end)
 
@@ -195,9 +194,8 @@ class Function:
             asyncio.set_event_loop(self._loop)
         observer = None if self.app is None else self.app.observer
         streamed = self._streams and not invoked and is_streamed(event)
-        with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
-            ends = self._ends(event, context, streamed=streamed)
-            http = HttpEvent(context, ends, invocation, invoked=invoked, streamed=streamed)
+        ends = self._ends(event, context, streamed=streamed)
+        with HttpEvent(context, ends, observer, invoked=invoked, streamed=streamed) as http:
             http.awaited = self._awaited
             document = self._answered(event, http)
         if streamed and document is not STREAMED and self._carrier is not None:
@@ -214,10 +212,9 @@ class Function:
 
     def _answered(self, event: Any, http: HttpEvent) -> Any:
         try:
-            normal, http.root = normalised(event, self._base_path)
+            normal, http.root, form, http.raw_path = normalised(event, self._base_path)
         except ServingError as error:
             return self._refused(error, event, http)
-        form = form_of(event)
         is_deflated = form is EventForm.REST and not http.streamed  # a gateway that streams does not compress
         http.least = COMPRESS_FROM_INLINE if is_deflated else COMPRESS_FROM
         normal[EVENT] = http
@@ -242,11 +239,11 @@ class Function:
         `timing`: Server-Timing of the answer that it replaces.
         """
         scope = http.scope or scope_of(event, self._base_path)
-        refusal = http.invocation.refuse(error, scope, refuse(error, scope))
+        refusal = http.refuse(error, scope, refuse(error, scope))
         if self.app is not None and self.app.gate.sharing is not None:
             refusal = refusal._replace(headers=tuple(self.app.gate.sharing.shared(scope, refusal.headers)))
         if timing is None:
-            headers = self.app.clock.headers(http.invocation.timing) if self.app else ()
+            headers = self.app.clock.headers(http.timing) if self.app else ()
             timing = "".join(text.decode() for _, text in headers)
         return plain(refusal, timing, event)
 

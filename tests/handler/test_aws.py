@@ -127,7 +127,7 @@ def test_stage_or_base_path_is_cut_off_at_a_segments_end(
     path: Any, stage: str, base: str, rest: str, root: str
 ) -> None:
     """HTTP APIs leave it in the path. A mapping's path stands there instead, unless the API's own address was asked."""
-    event, found = normalised({"requestContext": {"http": {"path": path}, "stage": stage}}, base)
+    event, found, *_ = normalised({"requestContext": {"http": {"path": path}, "stage": stage}}, base)
     assert (event["requestContext"]["http"]["path"], found) == (rest, root)
 
 
@@ -145,7 +145,7 @@ def test_stage_or_base_path_is_cut_off_at_a_segments_end(
 )
 def test_a_rest_api_names_its_stage_beside_the_path(event: dict[str, Any], rest: str, root: str) -> None:
     """Payload 1.0 of an HTTP API has it in the path."""
-    found, found_root = normalised(event, "")
+    found, found_root, *_ = normalised(event, "")
     assert (found["path"], found_root) == (rest, root)
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput, escaped, shown
+from core.records import NamedTuple
 from handler.edge.function.members import EventForm, checked, form_of, telling
 
 GATEWAY_SECONDS: Final = 29.0
@@ -118,13 +119,24 @@ def models_of(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[s
             yield name
 
 
-def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any], str]:
-    """Returns the HTTP event in a form that Mangum reads correctly, and the path in front of the application.
+class NormalEvent(NamedTuple):
+    """An HTTP event as Mangum reads it correctly. `root`: ASGI's root_path, the path in front of the application.
 
-    That path is ASGI's root_path: the stage (HTTP APIs leave it in the path), or the base path of an API mapping. It
-    ends at a segment's end. The body becomes bytes. Invalid hosts, ports and schemes are removed, which break Mangum.
-    Raises InvalidInput for a member that its form does not have, and for a body that is marked as base64 and is not
-    base64.
+    It is the stage (HTTP APIs leave it in the path), or the base path of an API mapping, and ends at a segment's end.
+    `raw_path`: the path below it as the gateway has passed it; some have decoded it.
+    """
+
+    event: dict[str, Any]
+    root: str
+    form: EventForm
+    raw_path: bytes
+
+
+def normalised(event: Mapping[str, Any], base_path: str) -> NormalEvent:
+    """Returns the HTTP event in its normal form. The body becomes bytes.
+
+    Invalid hosts, ports and schemes are removed, which break Mangum. Raises InvalidInput for a member that its form
+    does not have, and for a body that is marked as base64 and is not base64.
     """
     form = form_of(event)
     copy = checked(event, form)
@@ -137,15 +149,12 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
         http = context["http"]
         root, http["path"] = _split(http["path"] or "/", base_path, _prefix(context["stage"]))
         copy["version"] = "2.0"
-        return copy, root
+        return NormalEvent(copy, root, form, http["path"].encode())
     if form is EventForm.REST:
         copy.pop("version", None)
         copy.setdefault("resource", "")
-    for name in (
-        "multiValueHeaders",
-        "multiValueQueryStringParameters",
-    ):  # Mangum takes null for a member that is there
-        if copy[name] is None:
+    for name in ("multiValueHeaders", "multiValueQueryStringParameters"):
+        if copy[name] is None:  # Mangum takes null for a member that is there
             del copy[name]
         elif name == "multiValueHeaders":
             copy[name] = _headers(copy[name], form, body)
@@ -154,14 +163,7 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
     outer, inner = context["path"].rstrip("/"), copy["path"].rstrip("/")
     if not root and outer.endswith(inner):  # a REST API names its stage here only
         root = outer.removesuffix(inner)
-    return copy, root
-
-
-def raw_path(event: Mapping[str, Any]) -> bytes:
-    """Returns the path of a normalised event as its gateway has passed it: some have decoded it."""
-    inner = event["requestContext"].get("http")
-    path: str = event["path"] if inner is None else inner["path"]
-    return path.encode()
+    return NormalEvent(copy, root, form, copy["path"].encode())
 
 
 def scope_of(event: Mapping[str, Any], base_path: str) -> dict[str, Any]:

@@ -1,15 +1,20 @@
-"""An HTTP event of a function on its way through Mangum: what ASGI's scope lacks, and Mangum's handlers of events."""
+"""An HTTP event of a function: what ASGI's scope lacks, the record of its request, and Mangum's handlers of events."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mangum.handlers import ALB, HTTPGateway
 
 from core.deadline import Deadline
+from core.errors import ServingError
 from core.records import NamedTuple
-from handler.edge.function.events import GATEWAY_SECONDS, STREAM_SECONDS
-from handler.edge.observe.invocations import Invocation
+from core.wire import REQUEST_ID, HttpResponse
+from handler.edge.exchange import Scope, Send
+from handler.edge.function.events import STREAM_SECONDS
+from handler.edge.observe.observer import Observer
+from handler.edge.observe.record import ID_KEY, Failure, Record, drawn, sent_in
+from handler.edge.timing import Timing
 
 EVENT: Final = "dragoman"
 """The member of an event for Mangum that holds an HttpEvent."""
@@ -40,27 +45,74 @@ class EventEnds(NamedTuple):
 
 
 class HttpEvent:
-    """One event. `context`: Lambda's. `least`: bytes of an answer that are worth compressing.
+    """One event. At the end of a `with` block its request has ended, too, and is counted and logged.
 
-    `root`: the path in front of the application. `scope`: Mangum's, once there is one, for refusals. `invocation`: has
-    the request's record. `invoked`: its caller invokes the function without HTTP, which takes the permission to do so.
-    `streamed`: its sender takes the answer in pieces. `awaited`: returns what a request for a path waits for, in words.
+    `context`: Lambda's. `observer`: None where the settings are wrong, and nothing is counted. `invoked`: its caller
+    invokes the function without HTTP, which takes the permission to do so. `streamed`: its sender takes the answer in
+    pieces. `awaited`: returns what a request for a path waits for, in words. `root`, `raw_path`: see NormalEvent.
+    `least`: bytes of an answer that are worth compressing. `scope`: Mangum's, once there is one, for refusals.
     """
 
-    __slots__ = ("awaited", "context", "ends", "invocation", "invoked", "least", "root", "scope", "streamed")
+    __slots__ = (
+        *("_given", "_observer", "_record", "awaited", "context", "ends", "invoked", "least", "raw_path", "root"),
+        *("scope", "streamed"),
+    )
 
     def __init__(
-        self, context: Any, ends: EventEnds, invocation: Invocation, *, invoked: bool = False, streamed: bool = False
+        self,
+        context: Any,
+        ends: EventEnds,
+        observer: Observer | None,
+        *,
+        invoked: bool = False,
+        streamed: bool = False,
     ) -> None:
+        self._given = str(getattr(context, "aws_request_id", ""))
+        self._observer = observer
+        self._record: Record | None = None
         self.context = context
         self.ends = ends
-        self.invocation = invocation
         self.invoked = invoked
         self.streamed = streamed
         self.awaited: Awaited = _nothing
         self.root = ""
+        self.raw_path = b""
         self.least = 0
         self.scope: Any = {}
+
+    def begin(self, scope: Scope, send: Send) -> Send:
+        """Begins the record. Returns the function through which the answer is sent."""
+        if self._observer is None:
+            return send
+        scope[ID_KEY] = self._given
+        self._record = self._observer.begin(scope, send)
+        return self._record.send
+
+    def refuse(self, error: ServingError, scope: Scope, response: HttpResponse) -> HttpResponse:
+        """Notes a refusal, in place of an answer or before there was a request. Returns it with the request's id."""
+        if self._observer is None:
+            return response
+        if self._record is None:
+            given = self._given
+            self._record = Record(scope["method"], scope["path"], drawn(given), given=given)
+            self._record.take(sent_in(scope["headers"]))
+        record = self._record
+        record.error, record.status = Failure.of(error), response.status
+        record.sent = response.length
+        return response._replace(headers=(*response.headers, (REQUEST_ID, record.request_id)))
+
+    @property
+    def timing(self) -> Timing:
+        """The times of its request, as far as it came."""
+        found = None if self._record is None else self._record.timing
+        return Timing() if found is None else found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._observer is not None and self._record is not None:
+            self._observer.end(self._record)
 
 
 def _nothing(_: str) -> str:
@@ -88,9 +140,7 @@ def is_of_events(path: str) -> bool:
     return path.rstrip("/").endswith("/generate_stream")
 
 
-def gateway_seconds(event: Mapping[str, Any], *, streamed: bool) -> float:
-    """Returns how long an event's gateway waits. `streamed`: it takes the answer in pieces."""
-    if not streamed:
-        return GATEWAY_SECONDS
+def stream_seconds(event: Mapping[str, Any]) -> float:
+    """Returns how long the gateway of a streamed answer waits."""
     path = event.get("rawPath", event.get("path"))
     return LONGEST_STREAM if isinstance(path, str) and is_of_events(path) else STREAM_SECONDS
