@@ -21,8 +21,9 @@ class Router:
         self._routes: dict[int, list[tuple[list[str], Route]]] = {}
         self._any_case = dialect.any_case
         # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
-        self._verbs = any("}:" in route.pattern for route in dialect.routes)
-        for route in dialect.routes:
+        routes = dialect.routes
+        self._verbs = any("}:" in route.pattern for route in routes)
+        for route in routes:
             segments = route.pattern.strip("/").split("/")
             self._routes.setdefault(len(segments), []).append((segments, route))
 

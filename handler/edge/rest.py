@@ -55,19 +55,16 @@ class Tools(NamedTuple):
     least: int
 
 
-class MatchedHead:
+class MatchedHead(NamedTuple):
     """A request's head and its route. It serves several requests: clients send the same head again.
 
     `headers`: by name. `json_bytes`: of the body's JSON, before its tensors; 0 if no tensors follow.
     """
 
-    __slots__ = ("headers", "json_bytes", "match", "scope")
-
-    def __init__(self, scope: Scope, headers: Headers, match: RouteMatch, json_bytes: int) -> None:
-        self.scope = scope
-        self.headers = headers
-        self.match = match
-        self.json_bytes = json_bytes
+    scope: Scope
+    headers: Headers
+    match: RouteMatch
+    json_bytes: int
 
 
 class Rest:
@@ -128,7 +125,9 @@ class Rest:
                 return
             record.timing.came = time.perf_counter_ns()
             job = self._job(head, body, models, record)
-            answer = await self._answered(job, route.waits, receive)
+            answer = self._tools.dispatcher.at_once(job, route.waits)
+            if answer is None:
+                answer = await self._later(job, route.waits, receive)
             if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
                 answer = await self._whole(answer, record.timing)
         except Exception as error:  # noqa: BLE001 - each has an answer
@@ -136,14 +135,13 @@ class Rest:
         if answer is not None:
             await self.sent(answer, record, receive, send)
 
-    async def _answered(self, job: Job[Any], waits: Waits, receive: Receive) -> HttpResponse | HttpStream | None:
-        """Returns the answer; None if the client has left."""
-        answer: HttpResponse | HttpStream | None = self._tools.dispatcher.at_once(job, waits)
-        if answer is None:
-            with Leaving(receive) as leaving:
-                leaving.begin()
-                answer = await self._tools.dispatcher.later(job, waits)
-        return answer
+    async def _later(self, job: Job[Any], waits: Waits, receive: Receive) -> HttpResponse | HttpStream | None:
+        """Returns the answer of a job that takes a thread; None if the client has left."""
+        with Leaving(receive) as leaving:
+            leaving.begin()
+            answer: HttpResponse | HttpStream = await self._tools.dispatcher.later(job, waits)
+            return answer
+        return None
 
     async def _whole(self, stream: HttpStream, timing: Timing) -> HttpResponse | HttpStream:
         """Returns a stream that nobody reads piece by piece as a whole answer. Raises what would break it off."""

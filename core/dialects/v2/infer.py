@@ -8,7 +8,7 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from core.bounds import check_parts
+from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2.parameters import ALL_BINARY, REQUEST, What, classes_of, flag_of, for_model, of_member
 from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, DataType
 from core.encoding import jsonio
@@ -38,8 +38,8 @@ def decode(call: Call, length_name: str = f"header {HEADER_LENGTH.decode()}") ->
     `length_name`: of what the client has sent as the length of its JSON.
     """
     request = call.request
-    non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ref(call)
+    non_finite = request.options.tokens(NonFinite.QUOTED)
     body = request.content()
     head, binary = body, NO_BYTES
     if HEADER_LENGTH in request.headers:
@@ -94,7 +94,8 @@ def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> "C
 def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
     if not isinstance(members, list):
         raise InvalidInput(f"'inputs' is {given(members)}; expected an array of tensors")
-    check_parts(members, "inputs")
+    if len(members) > MOST_PARTS:
+        check_number(len(members), "inputs")
     tensors, position = [], 0
     for index, member in enumerate(members):
         tensor, position = _input(member, index, binary, position)

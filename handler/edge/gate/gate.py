@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from core.errors import SHOWN_CHARACTERS, NotPermitted, ServingError, Unauthenticated, escaped
+from core.records import NamedTuple
 from core.wire import Header, Right, by_name
 from handler.edge.exchange import SAFE, Headers, Receive, Scope, Send
 from handler.edge.gate import origins
@@ -59,26 +60,21 @@ REFUSED: Final = {
 }
 
 
-class Visitor:
+class Visitor(NamedTuple):
     """One request at the gate. `identity` None: the caller is not known, for the reason `error`."""
 
-    __slots__ = ("_gate", "error", "headers", "identity", "scope")
-
-    def __init__(
-        self, gate: "AccessGate", scope: Scope, headers: Headers, identity: Caller | None, error: ServingError | None
-    ) -> None:
-        self._gate = gate
-        self.scope = scope
-        self.headers = headers
-        self.identity = identity
-        self.error = error
+    gate: "AccessGate"
+    scope: Scope
+    headers: Headers
+    identity: Caller | None
+    error: ServingError | None
 
     def models(self, right: Right | None, model: str | None = None) -> ServedModels:
         """Returns the models for a route. `right` None: any known caller, without a route. `model`: the path's.
 
         Raises Unauthenticated, NotPermitted, ServerBusy while the keys of tokens cannot be fetched.
         """
-        identity, gate = self.identity, self._gate
+        identity, gate = self.identity, self.gate
         if identity is not None and right in identity.rights and right is not Right.ADMIN:  # nearly always
             if identity.models is None:
                 return gate.models
@@ -88,12 +84,12 @@ class Visitor:
 
     def barred(self) -> str:
         """Returns why the caller cannot change state, "" if it can. A page shows it before any request for a change."""
-        return self._gate.barred(self)
+        return self.gate.barred(self)
 
     def recognise(self) -> Caller:
         """Returns the caller. Raises Unauthenticated for an unknown one, which does not learn which paths exist."""
         if self.identity is None:
-            self._gate.log.refused(self.scope, "an unknown caller")
+            self.gate.log.refused(self.scope, "an unknown caller")
             raise self.error or Unauthenticated(NO_CREDENTIAL)
         return self.identity
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from core.errors import ServingError
 from core.wire import Header, Right
@@ -89,7 +89,9 @@ class Observer:
         if not status:
             status = record.status = CANCELLED if record.protocol == "grpc" else LEFT
         self.counts.answered(record.protocol, status, ns, record.received, record.sent)
-        if self._is_quiet and record.error is None and status not in GONE and _is_plain(record.timing):
+        timing = record.timing
+        is_odd = record.error is not None or status in GONE or (timing is not None and (timing.cold or timing.broken))
+        if self._is_quiet and not is_odd:
             return
         model, version = self._model(record, ns)
         error = record.error
@@ -231,8 +233,3 @@ class Observer:
         if self._lines is not None:
             self._lines.flush()
         self._share_now()
-
-
-def _is_plain(timing: Any) -> bool:
-    """Decides whether a request waited for no load, and its answer was not broken off."""
-    return timing is None or not (timing.cold or timing.broken)
