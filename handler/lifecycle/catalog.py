@@ -50,11 +50,6 @@ class Catalog:
         versions = self.known() if ref is None else self.model(ref.name, deadline).versions.values()
         return [version.statistics() for version in versions]
 
-    def load_seconds(self, name: str, number: str) -> float | None:
-        model = self.models.get(name)
-        version = None if model is None else model.find(number)
-        return version.load_seconds if version is not None and version.load_seconds else None
-
     def residents(self) -> Sequence[ServedVersion]:
         """Returns the versions that can be in memory: those that serve, and those that are coming."""
         return [version for model in list(self.models.values()) for version in model.slots]

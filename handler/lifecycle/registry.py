@@ -90,7 +90,7 @@ class Registry:
         if trouble := self._trouble(""):
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble)
         try:
-            self._repository.check(context.deadline)
+            self._repository.inventory.check(context.deadline)
             if self._preloaded.missing(context.deadline):
                 self.preload(context)  # a failed load is due again after its pause, and no request comes before that
             missing = self._preloaded.missing(context.deadline)
@@ -168,10 +168,6 @@ class Registry:
         """Returns what another process of the same server has to do to be like this one."""
         loaded = sorted((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
         return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), tuple(loaded))
-
-    def load_seconds(self, name: str, version: str) -> float | None:
-        """Returns how long the last load of a version took; None if it has not been loaded here."""
-        return self._catalog.load_seconds(name, version)
 
     def particulars(self, name: str) -> Sequence[Particulars]:
         """Returns the particulars of a model's known versions. Does not ask the repository."""

@@ -81,10 +81,6 @@ class Repository:
         self._texts = Texts()
         self.inventory = Inventory(store, direct=direct)
 
-    def check(self, deadline: Deadline) -> None:
-        """Raises ServingError if the store does not answer."""
-        self.inventory.check(deadline)
-
     def models(self, deadline: Deadline) -> Sequence[str]:
         """Returns the names of the models' folders, sorted."""
         return [name for name in self.inventory.names(deadline) if is_name(name)]

@@ -13,8 +13,6 @@ COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
 SUMMARY: Final = "summary"
-SERVERS: Final = ("triton", "kserve", "mlserver", "tfserving")
-"""The servers whose names DRAGOMAN_METRICS chooses."""
 OWN: Final = "dragoman"
 BY_MODEL: Final = ("model", "version")
 US, SECONDS = 1e-3, 1e-9

@@ -44,9 +44,8 @@ def test_nothing_is_loaded_before_it_is_asked_for(root: Path, loads: list[str]) 
     assert loads == ["m"]
     assert models.readiness(M, PATIENT).ready
     assert listed(models) == [("m", "1", "READY", "")]
-    assert models.load_seconds("m", "1")
-    assert models.load_seconds("m", "2") is None
-    assert models.load_seconds("q", "1") is None
+    (known,) = models.particulars("m")
+    assert known.load_seconds
 
 
 def test_many_first_requests_load_once(root: Path, loads: list[str]) -> None:

@@ -19,9 +19,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from core.errors import ModelFailed, ServerBusy, TimedOut
 from handler.edge.observe import exposition
-from handler.edge.observe.families import FAMILIES, OWN, SERVERS
+from handler.edge.observe.families import FAMILIES, OWN
 from handler.edge.observe.workers import Shared, folder_of
 from handler.lifecycle.registry import Registry
+from handler.settings.parsers import METRICS
 from tests.handler.calling import http
 from tests.handler.edge.calls.connect.client import until
 from tests.handler.edge.client import BODY, INFER, ask, exchange, make
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[4]
+SERVERS = tuple(name for name in METRICS if name != "emf")  # which is a form of the log
 TFS = "/monitoring/prometheus/metrics"
 OPEN = b"application/openmetrics-text;version=1.0.0;escaping=values;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
 ODD_ACCEPT = b"text/plain;version=a,\xff;;=,application/openmetrics-text;version="
