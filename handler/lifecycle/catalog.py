@@ -231,8 +231,7 @@ class Catalog:
             return self._default_model
         names = self._repository.models(deadline)
         if len(names) != 1:
-            known = f"{some(names)} (DRAGOMAN_DEFAULT_MODEL)"
-            raise InvalidInput(f"no model is named, and there is no default one; the models are: {known}")
+            raise unnamed(f"{some(names)} (DRAGOMAN_DEFAULT_MODEL)")
         return names[0]
 
     def _labelled(self, model: ListedModel, label: str, deadline: Deadline) -> Target:
@@ -283,6 +282,11 @@ class Catalog:
         """Lets the next `publish` drop the model's aliases."""
         with self._lock, suppress(KeyError):
             del self._published[name]
+
+
+def unnamed(names: str) -> InvalidInput:
+    """Returns the refusal of a request that names no model, where none is the default. `names`: its choice."""
+    return InvalidInput(f"no model is named, and there is no default one; the models are: {names}")
 
 
 def wanted_of(ref: ModelRef) -> int | None:

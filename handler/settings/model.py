@@ -12,7 +12,7 @@ from core.operations import Batching
 from core.records import NamedTuple
 from core.signature import EmbeddingTensors
 from core.tensor import TensorSpec
-from handler.settings import routing
+from handler.settings import parsers, routing
 from handler.settings.checked import Wrong, an_object, members_of, number, texts
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "model-settings.json"
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-V1_DIALECTS: Final = ("auto", "tfs", "kserve")
-GRPC_OUTPUTS: Final = ("mirror", "raw")
 ROUTING: Final = ("version_policy", "version_labels", "canary")
 """Keys that route requests to versions. They do not change how a version is loaded."""
 UNSIGNED: Final = (*ROUTING, "name", "http")
@@ -143,8 +141,8 @@ def _settings(members: dict[str, Any], model: str, *, is_renamed: bool) -> Model
         version_policy=routing.version_policy(members.get("version_policy")),
         version_labels=routing.version_labels(members.get("version_labels")),
         signatures=_signatures(members.get("signatures")),
-        v1_dialect=_one_of(members, "v1_dialect", V1_DIALECTS),
-        grpc_outputs=_one_of(members, "grpc_outputs", GRPC_OUTPUTS),
+        v1_dialect=_one_of(members, "v1_dialect", parsers.V1_DIALECTS),
+        grpc_outputs=_one_of(members, "grpc_outputs", parsers.GRPC_OUTPUTS),
         explainer=_explainer(members.get("explainer")),
         http=_http(members.get("http")),
         canary=routing.canary(members.get("canary")),

@@ -122,6 +122,11 @@ class OneOf:
         return value
 
 
+V1_DIALECTS: Final = ("auto", "tfs", "kserve")
+GRPC_OUTPUTS: Final = ("mirror", "raw")
+"""The words of settings of the server that a model's own settings override."""
+
+
 def one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 

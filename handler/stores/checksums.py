@@ -14,6 +14,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from core.records import NamedTuple
@@ -22,6 +23,7 @@ MD5: Final = re.compile(r"[0-9a-f]{32}")
 MULTIPART: Final = re.compile(r"[0-9a-f]{32}-\d+")
 """The ETag of a multipart object."""
 COMPOSITE: Final = re.compile(r"-\d+$")
+CHUNK: Final = 1024 * 1024
 
 
 class Checksum(NamedTuple):
@@ -119,3 +121,9 @@ def of_content(checksum: Checksum, pieces: Iterable[bytes]) -> str | None:
     for piece in pieces:
         computed.update(piece)
     return computed.hexdigest()
+
+
+def is_of(checksum: Checksum, path: Path) -> bool:
+    """Decides whether a file's content has this checksum; False if this machine cannot compute it. Raises OSError."""
+    with path.open("rb") as file:
+        return of_content(checksum, iter(lambda: file.read(CHUNK), b"")) == checksum.value

@@ -13,7 +13,6 @@ from typing import Final
 from handler.stores import Folder, checksums
 from handler.stores.checksums import Checksum
 
-CHUNK: Final = 1024 * 1024
 COMPILED: Final = "__pycache__"
 
 Digests = Mapping[str, Checksum]
@@ -71,7 +70,4 @@ def _is_whole(folder: Path, digests: Digests) -> bool:
 
 def is_same(path: Path, checksum: Checksum) -> bool:
     """Decides whether a file has this content. Raises OSError."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return checksums.of_content(checksum, iter(lambda: file.read(CHUNK), b"")) == checksum.value
+    return not path.is_symlink() and path.is_file() and checksums.is_of(checksum, path)

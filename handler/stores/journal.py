@@ -29,7 +29,6 @@ from handler.stores.private import make_below
 
 JOURNAL: Final = "journal"
 NEW: Final = "new"
-CHUNK: Final = 1024 * 1024
 
 
 class Identity(NamedTuple):
@@ -168,9 +167,7 @@ class Part:
     def doubt(self, wanted: Checksum) -> None:
         """Drops a complete file that does not have this checksum: perhaps it was fetched without one."""
         if self.complete and self.there is not None:
-            with self.there.open("rb") as file:
-                pieces = iter(lambda: file.read(CHUNK), b"")
-                self.complete = checksums.of_content(wanted, pieces) == wanted.value
+            self.complete = checksums.is_of(wanted, self.there)
             if not self.complete:
                 self._final.unlink()
                 self.identity = None

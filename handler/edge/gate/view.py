@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from core import operations as ops
-from core.errors import InvalidInput, NotPermitted, ServingError, Unauthenticated, shown, some
+from core.errors import NotPermitted, ServingError, Unauthenticated, shown, some
 from core.operations import ModelRef, ModelSpec
 from core.ports import Context, Use
 from core.statistics import Series, Statistics
 from core.wire import Right
 from handler.edge.gate.identity import Caller
 from handler.edge.jobs import ServedModels
+from handler.lifecycle.catalog import unnamed
 from handler.lifecycle.repository import VERSION
 
 OTHER_DEFAULT: Final = "this credential does not permit the server's default model: name one that it permits"
@@ -56,7 +57,7 @@ class SeenModels:
     def _only(self, context: Context) -> str:
         names = self.names(context)
         if len(names) != 1:
-            raise InvalidInput(f"no model is named, and there is no default one; the models are: {some(names)}")
+            raise unnamed(some(names))
         return names[0]
 
     # -- core.ports.Models --------------------------------------------------------------------------------------------

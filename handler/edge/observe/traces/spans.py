@@ -12,6 +12,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
+from core.dialects.connect.codes import CODES
 from core.errors import escaped
 from handler.edge.observe.access import SHOWN
 from handler.edge.observe.record import Record
@@ -23,11 +24,7 @@ OTHER: Final = "_OTHER"
 SYSTEMS: Final = {"grpc": "grpc", "grpc-web": "grpc", "connect": "connect_rpc"}
 BROKEN: Final = 500
 """From this status on, the request has failed by the server's fault."""
-CODES: Final = {
-    "OK": 0, "CANCELLED": 1, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8, "FAILED_PRECONDITION": 9, "UNIMPLEMENTED": 12, "INTERNAL": 13, "UNAVAILABLE": 14,
-    "UNAUTHENTICATED": 16,
-}  # fmt: skip
+NUMBERS: Final = {"OK": 0, "CANCELLED": 1} | {code.name.upper(): code.number for code in CODES.values()}
 """gRPC's numbers of the codes that it answers here."""
 FAILED_CODES: Final = frozenset(("DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"))
 """The codes of a server's failures (semantic conventions for gRPC)."""
@@ -124,7 +121,7 @@ def _call(record: Record, route: str) -> Iterator[tuple[str, str | int]]:
         yield "rpc.service", service
         yield "rpc.method", method
     if isinstance(record.status, str):
-        yield "rpc.grpc.status_code", CODES.get(record.status, 2)
+        yield "rpc.grpc.status_code", NUMBERS.get(record.status, 2)
     else:
         yield "http.response.status_code", record.status
 
