@@ -35,7 +35,7 @@ def _paths(root: Path, store: DirectoryStore) -> tuple[bool, list[str]]:
     """Returns whether a folder is one model's own, and the files that its servers would see, in their order."""
     names = store.models()
     place = place_of(root)
-    is_one = place is not None and place.folder == root and (place.is_version or any(map(VERSION.fullmatch, names)))
+    is_one = place is not None and not place.path and (place.is_version or any(map(VERSION.fullmatch, names)))
     if is_one:
         return True, [file.path for file in settled(root) if file.path != index.FILE]
     names = [name for name in names if is_name(name)]

@@ -31,14 +31,13 @@ from handler.lifecycle.inventory.looks import Files, Inventory, absent, progress
 from handler.settings import model as model_settings
 from handler.settings import routing
 from handler.settings.model import ModelSettings
+from handler.settings.triton import FILE as TRITON
 from handler.stores import File, Folder, Forbidden, Gone, Store, paths
 from handler.stores.directory import empty, is_name
 from handler.stores.progress import Progress
 
 VERSION: Final = routing.VERSION
 MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
-TRITON: Final = "config.pbtxt"
-"""Triton's configuration of a model. What it says holds where model-settings.json says nothing."""
 MOVES: Final = 4
 """The number of folders to try. A version that has moved on from each of them counts as being replaced."""
 

@@ -6,7 +6,7 @@ A folder that is one version is version 1 of its model.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,31 +14,29 @@ from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.records import NamedTuple
 from handler.settings import Settings, routing
+from handler.settings.model import FILE as SETTINGS
+from handler.settings.triton import FILE as TRITON
 from handler.stores import File, Folder, Gone, paths
 from handler.stores.directory import DirectoryStore, content, entries, is_folder, leads_on, root_of, settled
 from handler.stores.progress import Progress
 
 OWN: Final = re.compile(r"(?:model|pipeline)\.[a-z0-9]+|model-settings\.json|config\.pbtxt")
 """The files of a version, and the settings that may stand alone where another package runs the model."""
-SETTINGS: Final = "model-settings.json"
-OF_THE_MODEL: Final = (SETTINGS, "config.pbtxt")
+OF_THE_MODEL: Final = (SETTINGS, TRITON)
 """Files that a repository has beside the folders of versions."""
 ONLY: Final = "1/"
 """The version that a folder without versions is."""
 DEEPEST: Final = 3
 
 
-class LooseFolder(NamedTuple):
-    """Where a model is. `path`: below the place, with a slash at its end. `is_version`: it is its only version."""
-
-    path: str
-    is_version: bool
+Names = tuple[Sequence[str], Sequence[str]]
+"""The names of the files in a folder, and those of its folders."""
 
 
 class LoosePlace(NamedTuple):
-    """Where a model is. `is_version`: the folder itself is its only version."""
+    """Where a model is. `path`: "", or one that ends in a slash. `is_version`: that folder is its only version."""
 
-    folder: Path
+    path: str
     is_version: bool
 
 
@@ -56,30 +54,35 @@ def as_only_version(files: Sequence[File]) -> Sequence[File]:
 
 def place_of(folder: Path) -> LoosePlace | None:
     """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
-    for _ in range(DEEPEST):
-        found = entries(folder)
-        folders = [entry.name for entry in found if leads_on(entry)]
-        kind = is_version([entry.name for entry in found if not leads_on(entry) and entry.is_file()], folders)
-        if kind is not None:
-            return LoosePlace(folder, kind)
-        if len(folders) != 1:
-            return None
-        folder /= folders[0]
-    return None
+
+    def named(path: str) -> Names:
+        found = entries(folder / path)
+        files = [entry.name for entry in found if not leads_on(entry) and entry.is_file()]
+        return files, [entry.name for entry in found if leads_on(entry)]
+
+    return _place(named)
 
 
-def found_in(paths: Sequence[str]) -> LooseFolder | None:
+def found_in(paths: Sequence[str]) -> LoosePlace | None:
     """Returns where the one model of a listing is, None if the paths are those of a repository."""
-    prefix = ""
-    for _ in range(DEEPEST):
+
+    def named(prefix: str) -> Names:
         parts = [path[len(prefix) :].partition("/") for path in paths if path.startswith(prefix)]
-        folders = sorted({name for name, slash, _ in parts if slash})
-        kind = is_version([name for name, slash, _ in parts if not slash], folders)
+        return [name for name, slash, _ in parts if not slash], sorted({name for name, slash, _ in parts if slash})
+
+    return _place(named)
+
+
+def _place(named: Callable[[str], Names]) -> LoosePlace | None:
+    path = ""
+    for _ in range(DEEPEST):
+        files, folders = named(path)
+        kind = is_version(files, folders)
         if kind is not None:
-            return LooseFolder(prefix, kind)
+            return LoosePlace(path, kind)
         if len(folders) != 1:
             return None
-        prefix += f"{folders[0]}/"
+        path += f"{folders[0]}/"
     return None
 
 
@@ -127,20 +130,21 @@ class LooseStore:
         if place is None:
             return () if self._awaits or self._only() is not None else self._inner.files(model)
         self.check()
-        files = settled(place.folder)
+        files = settled(self._root / place.path)
         return as_only_version(files) if place.is_version else files
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         place = self._place(model)
         if place is None:
             return self._inner.read(model, path)
-        return content(place.folder / (path.removeprefix(ONLY) if place.is_version else path), model, path)
+        folder = self._root / place.path
+        return content(folder / (path.removeprefix(ONLY) if place.is_version else path), model, path)
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         place = self._place(model)
         if place is None:
             return self._inner.fetch(model, version, files, progress)
-        folder = place.folder if place.is_version else place.folder / version
+        folder = self._root / place.path / ("" if place.is_version else version)
         if not is_folder(folder):
             raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
@@ -150,11 +154,13 @@ class LooseStore:
         place = None if self._each else place_of(self._root)
         if place is None:
             return None
-        said = said_name(content(place.folder / SETTINGS, place.folder.name, SETTINGS))
-        return self._name or said or place.folder.name, place
+        folder = self._root / place.path
+        said = said_name(content(folder / SETTINGS, folder.name, SETTINGS))
+        return self._name or said or folder.name, place
 
     def _place(self, model: str) -> LoosePlace | None:
         only = self._only()
         if only is not None:
             return only[1] if model == only[0] else None
-        return place_of(self._root / model) if self._each else None
+        place = place_of(self._root / model) if self._each else None
+        return None if place is None else place._replace(path=f"{model}/{place.path}")

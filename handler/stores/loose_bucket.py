@@ -9,8 +9,9 @@ from typing import Any, Final, TypeVar
 
 from core.errors import ServingError
 from handler.settings import Settings
+from handler.settings.model import FILE as SETTINGS
 from handler.stores import File, Folder, Forbidden, Store
-from handler.stores.loose import ONLY, SETTINGS, LooseFolder, as_only_version, found_in, said_name
+from handler.stores.loose import ONLY, LoosePlace, as_only_version, found_in, said_name
 from handler.stores.progress import Progress
 from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
 from handler.stores.transfer.fetching import Fetcher, Remote
@@ -25,7 +26,7 @@ class _LooseRemote:
 
     def __init__(self, whole: Remote) -> None:
         self._whole = whole
-        self.place: LooseFolder | None = None
+        self.place: LoosePlace | None = None
         self.names = (*whole.names, MARK)
 
     @property
@@ -33,7 +34,7 @@ class _LooseRemote:
         return self._whole.bucket
 
     def key(self, _: str, path: str) -> str:
-        place = self.place or LooseFolder("", is_version=False)
+        place = self.place or LoosePlace("", is_version=False)
         return self._whole.key("", place.path + (path.removeprefix(ONLY) if place.is_version else path))
 
     def tried(self, ask: Callable[[ObjectReader], T], progress: Progress) -> T:

@@ -10,9 +10,10 @@ from core.records import NamedTuple
 from handler.backends import EXPECTED
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree
-from handler.lifecycle.repository import MARKERS, TRITON, VERSION, Version, folders_of
+from handler.lifecycle.repository import MARKERS, VERSION, Version, folders_of
 from handler.settings import ALIKE
 from handler.settings.model import FILE
+from handler.settings.triton import FILE as TRITON
 from handler.stores import File
 from handler.stores.directory import is_name
 

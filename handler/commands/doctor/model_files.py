@@ -11,9 +11,10 @@ from handler.commands.doctor import layout
 from handler.commands.doctor.findings import Finding, error, expected, note, warning
 from handler.commands.doctor.logged import listening
 from handler.commands.doctor.tree import Tree
-from handler.lifecycle.repository import MARKERS, TRITON, Listing, Repository, Version, folders_of
+from handler.lifecycle.repository import MARKERS, Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
+from handler.settings.triton import FILE as TRITON
 from handler.stores import File
 from handler.stores.directory import is_name
 

@@ -14,9 +14,9 @@ from handler.commands.publish.buckets import opened
 from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
-from handler.lifecycle.repository import TRITON
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
+from handler.settings.triton import FILE as TRITON
 from handler.stores.paths import expanded
 
 NOT_TRIED = "push did not check the model, because ONNX Runtime is not installed: pip install 'dragoman[onnx]'"

@@ -17,7 +17,7 @@ from google.protobuf import text_format
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable, shown
 from handler.settings.checked import Wrong, members_of
-from handler.settings.triton import ensemble
+from handler.settings.triton import FILE, ensemble
 from handler.settings.triton.triton_model_config import (
     DynamicBatching,
     ModelInput,
@@ -27,7 +27,6 @@ from handler.settings.triton.triton_model_config import (
 )
 
 log = logging.getLogger(__name__)
-FILE: Final = "config.pbtxt"
 MOST_BYTES: Final = 1024 * 1024
 KEPT: Final = 1024
 """Files whose translation is remembered: every look at a repository reads all of them."""
