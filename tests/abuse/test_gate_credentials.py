@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from handler.edge.app import App
-from handler.edge.gate import jwks, keys
+from handler.edge.gate import jwks, key_file, keys
 from handler.settings import InvalidSettings
 from tests.support import web
 from tests.support.asgi import application
@@ -240,6 +240,28 @@ def test_a_file_of_public_keys_may_have_the_time_of_the_one_before_it(
         assert ask(app, "GET", MODELS, bearer(second.token("read"))).status == 200
 
 
+def test_a_new_file_of_public_keys_that_cannot_be_read_yet_is_read_later(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its permissions may come after its content. Until then the keys that were read before stay valid."""
+    now, file = [time.monotonic()], tmp_path / "set.json"
+    file.write_text(issuer.document)
+
+    def denied(_: Any) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    with closing(make(**{**issuer.settings("jwt"), "JWT_JWKS": str(file)})) as app:
+        second = Issuer(tmp_path)
+        second.jwks.replace(file)
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        with monkeypatch.context() as unreadable:
+            unreadable.setattr(type(file), "read_bytes", denied)
+            now[0] += 2
+            assert ask(app, "GET", MODELS, bearer(issuer.token("read"))).status == 200
+        now[0] += 2
+        assert ask(app, "GET", MODELS, bearer(second.token("read"))).status == 200
+
+
 # -- sources of keys -----------------------------------------------------------------------------------------------
 
 
@@ -372,7 +394,7 @@ def test_without_the_issuers_keys_the_server_says_so(site: Any, issuer: Issuer, 
 
 def test_the_file_of_keys_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that was taken out is refused, though it was used a moment ago; a broken file changes nothing."""
-    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(key_file, "LOOK_SECONDS", 0.0)
     file = tmp_path / "keys"
     file.write_text(line("old", "dgm_old", "read"))
     with closing(make(AUTH="keys", KEYS_FILE=str(file))) as app:

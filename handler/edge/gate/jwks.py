@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from core.errors import ServerBusy, Unauthenticated
+from handler.edge.gate.key_file import KeyFile
 from handler.edge.leaving import landed
 from handler.settings import InvalidSettings
 
@@ -45,21 +46,19 @@ class JwkSet:
 
     def __init__(self, source: str) -> None:
         """`source`: DRAGOMAN_JWT_JWKS. Raises InvalidSettings."""
-        self._path: Path | None = None
+        self._file: KeyFile | None = None
         self._url = ""
         self._keys: Keys | None = None
         self._flight: Future[Keys] | None = None
         self._has_failed = False
         self._begun = float("-inf")
-        self._changed: tuple[int, ...] = ()
         self.generation = 0
         if "://" in source:
             self._url = _checked(source)
             return
-        self._path = Path(source)
+        self._file = KeyFile(Path(source), LARGEST)
         try:
-            self._changed = _facts(self._path)
-            self._take(_parsed(self._path.read_bytes()))
+            self._take(_parsed(self._file.read()))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InvalidSettings(f"DRAGOMAN_JWT_JWKS cannot be read: {reason}") from None
@@ -100,19 +99,16 @@ class JwkSet:
     def _renew(self) -> None:
         """Takes the answer of the last request, and starts the next one if it is due."""
         self._land()
-        now = time.monotonic()
-        if self._path is not None and now - self._begun >= 1.0:
-            self._begun = now
-            self._read_again(self._path)
-        elif self._url and self._keys is not None and now - self._begun >= FRESH:
+        if self._file is not None:
+            self._read_again(self._file)
+        elif self._keys is not None and time.monotonic() - self._begun >= FRESH:
             self._start()
 
-    def _read_again(self, path: Path) -> None:
+    def _read_again(self, file: KeyFile) -> None:
         try:
-            changed = _facts(path)
-            if changed != self._changed:
-                self._changed = changed
-                self._take(_parsed(path.read_bytes()))
+            document = file.changed()
+            if document is not None:
+                self._take(_parsed(document))
         except (OSError, ValueError) as error:
             log.error("DRAGOMAN_JWT_JWKS: %s; the keys that were read before stay valid", type(error).__name__)  # noqa: TRY400 - the message has all the facts
 
@@ -141,12 +137,6 @@ class JwkSet:
     def _take(self, keys: Keys) -> None:
         self._keys = keys
         self.generation += 1
-
-
-def _facts(path: Path) -> tuple[int, ...]:
-    """Returns what tells a file from the one before it. Files that a build has made all have the same time."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _checked(url: str) -> str:

@@ -16,21 +16,18 @@ A digest without a salt is enough, because a key is 32 random bytes: no dictiona
 import json
 import logging
 import re
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from core.errors import counted
-from core.records import NamedTuple
 from handler.edge.gate.identity import EVERY, Caller, patterns, rights_of
+from handler.edge.gate.key_file import KeyFile
 from handler.settings import InvalidSettings
 
 log = logging.getLogger(__name__)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
-LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks at the file's time."""
 LARGEST_FILE: Final = 4 * 1024 * 1024
 COLUMNS: Final = range(3, 5)
 
@@ -39,45 +36,34 @@ class InvalidKeys(ValueError):
     """One line that names the entry and what was expected. It never quotes a value, which could be a key."""
 
 
-class _File(NamedTuple):
-    """The facts by which a file's change is seen."""
-
-    changed: int
-    size: int
-    inode: int
-
-
 class KeyRing:
     """The keys of this process. No other object holds them."""
 
     def __init__(self, text: str, file: str) -> None:
         """`text`: DRAGOMAN_KEYS. `file`: DRAGOMAN_KEYS_FILE, read again when it changes. Raises InvalidSettings."""
-        self._path = Path(file) if file else None
+        self._file = KeyFile(Path(file), LARGEST_FILE) if file else None
         self._own = _settled("DRAGOMAN_KEYS", text)
         self._keys = self._own
-        self._file: _File | None = None
-        self._look = 0.0
-        if self._path is not None:
+        if self._file is not None:
             try:
-                self._file, content = _read(self._path)
+                content = self._file.read().decode()
             except (OSError, ValueError) as error:
                 raise InvalidSettings(f"DRAGOMAN_KEYS_FILE cannot be read: {_reason(error)}") from None
             self._keys = self._own | _settled("DRAGOMAN_KEYS_FILE", content)
 
     def identity(self, digest: bytes) -> Caller | None:
         """Returns the owner of the key with a digest."""
-        if self._path is not None and time.monotonic() >= self._look:
-            self._renew(self._path)
+        if self._file is not None:
+            self._renew(self._file)
         return self._keys.get(digest)
 
-    def _renew(self, path: Path) -> None:
+    def _renew(self, file: KeyFile) -> None:
         """Reads the file again if it has changed. An unreadable one leaves the keys unchanged."""
-        self._look = time.monotonic() + LOOK_SECONDS
         try:
-            if _facts(path) == self._file:
+            content = file.changed()
+            if content is None:
                 return
-            self._file, content = _read(path)
-            self._keys = self._own | parsed(content)
+            self._keys = self._own | parsed(content.decode())
         except (OSError, ValueError) as error:
             log.error("DRAGOMAN_KEYS_FILE: %s; the keys that were read before stay valid", _reason(error))  # noqa: TRY400 - the message has all the facts
         else:
@@ -89,19 +75,6 @@ def _settled(variable: str, text: str) -> dict[bytes, Caller]:
         return parsed(text)
     except ValueError as error:
         raise InvalidSettings(f"{variable}: {error}") from None
-
-
-def _facts(path: Path) -> _File:
-    found = path.stat()
-    return _File(found.st_mtime_ns, found.st_size, found.st_ino)
-
-
-def _read(path: Path) -> tuple[_File, str]:
-    """Returns a file's facts and its text; the facts are older than the text. Raises OSError, ValueError."""
-    facts = _facts(path)
-    if facts.size > LARGEST_FILE:
-        raise InvalidKeys(f"the file has {facts.size} bytes; at most {LARGEST_FILE} are read")
-    return facts, path.read_text("utf-8")
 
 
 def _reason(error: Exception) -> str:
