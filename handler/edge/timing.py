@@ -19,7 +19,7 @@ WARM: Final = b"warm"
 
 
 class Timing:
-    """A request's times, in nanoseconds; implements core.ports.Context and edge.dispatch.lane.Owner.
+    """A request's times, in nanoseconds; implements core.ports.Context.
 
     `deadline`: until when it may wait in its own thread. `came`, `begun`: when it came, and when it left the queue (0
     before), on time.perf_counter_ns(). `wait`: in all for its model, `load` of it in the model's runtime. `cold`: it
@@ -58,7 +58,7 @@ class Timing:
             raise Misplaced
 
     def expire(self) -> str:
-        """Counts a failure at the time limit, and nothing that happens later. Returns the version that was used."""
+        """Counts a failure at the time limit, and nothing later. Returns the version that was used, "" if none was."""
         if self.use is None:
             return ""
         if self.durations is None and not self.ended:

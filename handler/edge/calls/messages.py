@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from core.bounds import MOST_REFUSED
 from core.engine import kept
@@ -21,15 +21,7 @@ WATCH_SECONDS: Final = 5.0
 """Seconds between two looks at a watched state."""
 
 
-class Answering(Protocol):
-    """A codec, as far as it knows its method."""
-
-    def worded(self, error: ServingError) -> ServingError: ...
-
-    def instead(self, error: ServingError) -> Any: ...
-
-
-async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
+async def guarded(work: Awaitable[Any], codec: "MessageCodec", name: str) -> Any:
     """Returns the work's result, or the method's own answer in place of its error. Raises ServingError.
 
     `name`: the method's, for the log.
@@ -47,7 +39,7 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
         del failure  # its traceback holds this frame: a circle, with the request's body in it
 
 
-def failed(error: Exception, codec: Answering, name: str) -> ServingError:
+def failed(error: Exception, codec: "MessageCodec", name: str) -> ServingError:
     """Returns the error that the client gets, and notes it in the record. `name`: the method's, for the log."""
     failure = codec.worded(error) if isinstance(error, ServingError) else unforeseen(error, name)
     refused(failure)

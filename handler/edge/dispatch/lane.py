@@ -11,6 +11,7 @@ from core.operations import ModelSpec
 from core.records import NamedTuple
 from handler.backends.runs import Run
 from handler.edge.dispatch.limits import late
+from handler.edge.timing import Timing
 
 if TYPE_CHECKING:
     from core.batches import Prepared, Ran
@@ -19,18 +20,6 @@ PATIENCE_RUNS: Final = 3
 """A client of a slow model waits for so many of its inferences, if that takes longer than DRAGOMAN_QUEUE_TIME."""
 NEW: Final = 0.2
 """The weight of the newest inference in the average of their times."""
-
-
-class Owner(Protocol):
-    """The request that a piece of work belongs to."""
-
-    def expire(self) -> str:
-        """Counts a failure at the time limit. Returns the version that works on it, "" if none does yet."""
-        ...
-
-    def stepped(self, ns: int) -> None:
-        """Counts a step of its stream."""
-        ...
 
 
 class BatchPart(NamedTuple):
@@ -82,7 +71,7 @@ class Errand:
         lane: "Lane",
         loop: asyncio.AbstractEventLoop,
         until: float,
-        owner: Owner | None,
+        owner: Timing | None,
     ) -> None:
         self.call: Any = call
         self.lane = lane

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from core.operations import ModelSpec
-    from handler.edge.dispatch.lane import Owner
     from handler.edge.dispatch.workers import Workers
+    from handler.edge.timing import Timing
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -22,7 +22,7 @@ async def each(
     items: Iterable[T],
     workers: "Workers | None",
     spec: "ModelSpec | None" = None,
-    owner: "Owner | None" = None,
+    owner: "Timing | None" = None,
     here: Callable[[Callable[[], Any]], Any] = lambda step: step(),
 ) -> AsyncGenerator[T]:
     """Yields the items. A worker thread makes each one when the previous one was taken; without workers, this thread.
@@ -57,7 +57,7 @@ async def each(
 class _Steps(Generic[T]):
     """An iterator whose steps run in changing threads. The caller may leave it during a step."""
 
-    def __init__(self, items: Iterator[T], owner: "Owner | None") -> None:
+    def __init__(self, items: Iterator[T], owner: "Timing | None") -> None:
         self._items: Iterator[T] | None = items
         self._owner = owner
         self._left = False

@@ -20,9 +20,10 @@ from core.errors import ServerBusy, counted
 from core.operations import ModelSpec
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.gathering import patience
-from handler.edge.dispatch.lane import BatchPart, Errand, Lane, Owner, hand_over
+from handler.edge.dispatch.lane import BatchPart, Errand, Lane, hand_over
 from handler.edge.dispatch.lanes import QUEUE_SECONDS, Lanes
 from handler.edge.dispatch.worker import Worker
+from handler.edge.timing import Timing
 
 log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.05
@@ -75,7 +76,7 @@ class Workers:
         *,
         admitted: bool = False,
         until: float = float("inf"),
-        owner: Owner | None = None,
+        owner: Timing | None = None,
     ) -> Any:
         """Returns the result of `call`, which one of the threads calls. A part is done in a batch, perhaps with others.
 
