@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import sleep
 from typing import Final, TypeVar
 
 from core.errors import ServingError
@@ -14,9 +13,10 @@ from handler.stores.s3 import errors, listing, session
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location
+from handler.stores.transfer import retries
 from handler.stores.transfer.answers import Broken, StoreRefused
 from handler.stores.transfer.fetching import is_plain, without_folders
-from handler.stores.transfer.retries import Failed, OutOfTime, Tries
+from handler.stores.transfer.retries import Failed, OutOfTime
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,22 +61,18 @@ class Client:
 
     def tried(self, ask: Callable[[BucketReader], T], progress: Progress) -> T:
         """Calls `ask` with retries, and follows a region redirect. Raises Failed, OutOfTime, ServingError."""
-        tries = Tries(TRIES)
-        while progress.left > 0:
+
+        def asked() -> T:
             bucket = self.bucket
             try:
                 return ask(bucket)
-            except Broken as broken:
-                log.warning("%s: %s", self._settings.repository, broken)
-                pause = tries.pause(crowded=broken.crowded)
-                if pause is None:
-                    raise Failed("", broken) from broken
-                sleep(max(0.0, min(pause, progress.left)))
             except StoreRefused as refused:
+                if not self._moved(bucket, refused):
+                    raise
                 log.warning("%s: %s", self._settings.repository, refused)
-                if not self._moved(bucket, refused) or tries.pause() is None:
-                    raise Failed("", refused) from refused
-        raise OutOfTime
+            return ask(self.bucket)
+
+        return retries.tried(asked, progress, self._settings.repository, TRIES)
 
     def _moved(self, bucket: BucketReader, refused: StoreRefused) -> bool:
         """Decides whether the store has named another region than it was asked in. Later requests ask there."""

@@ -356,6 +356,23 @@ def test_requests_that_learn_a_buckets_region_at_the_same_time_are_all_answered(
     assert [[file.path for file in files] for files in listed] == [["1/x"], ["1/x"]]
 
 
+def test_regions_that_name_each_other_are_not_asked_in_turn(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in is used: a second redirect of one request is a refusal."""
+    signed: list[str] = []
+
+    def asked(handler: s3_stand_in.Handler) -> None:
+        signed.append(handler.headers["Authorization"].split("/")[2])
+        other = {"eu-west-1": "eu-central-1", "eu-central-1": "eu-west-1"}[signed[-1]]
+        handler._error(301, "PermanentRedirect", {"x-amz-bucket-region": other})
+
+    monkeypatch.setattr(s3_stand_in.Handler, "do_GET", asked)
+    with pytest.raises(ModelNotLoadable, match="another region: set AWS_REGION"):
+        store_at(env, stand_in, AWS_REGION="eu-west-1").files("m")
+    assert signed == ["eu-west-1", "eu-central-1"]
+
+
 def test_a_buckets_region_is_remembered_when_connections_are_forgotten(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
