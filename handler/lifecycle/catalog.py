@@ -52,7 +52,7 @@ class Catalog:
 
     def residents(self) -> Sequence[ServedVersion]:
         """Returns the versions that can be in memory: those that serve, and those that are coming."""
-        return [version for model in list(self.models.values()) for version in model.slots]
+        return [version for model in list(self.models.values()) for version in model.all_versions]
 
     def is_listed(self, ref: ModelRef) -> bool:
         """Decides whether it is known, without a look, which version the reference means."""
@@ -248,7 +248,7 @@ class Catalog:
         self._repository.inventory.missed(name, version.version.number, error)
         with self._lock:
             model = self.models.get(name)
-            if model is not None and not any(slot.serves or slot.loaded for slot in model.slots):
+            if model is not None and not any(version.serves or version.loaded for version in model.all_versions):
                 del self.models[name]
                 self._published.pop(name, None)
                 self._looked.pop(name, None)

@@ -33,15 +33,15 @@ class CanarySplit(NamedTuple):
 
     def pick(self, drawn: float) -> ServedVersion:
         """Returns the version for one request: the stable one instead of a canary that could not be loaded."""
-        for upto, slot in self.canaries:
+        for upto, version in self.canaries:
             if drawn < upto:
-                return self.stable if slot.is_failing else slot
+                return self.stable if version.is_failing else version
         return self.stable
 
     def is_quick(self, size: int) -> bool:
         """Decides whether each version that `pick` may return is quick; see ServedVersion.is_quick."""
-        slots = (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
-        return all(slot.is_quick(size) for slot in slots)
+        versions = (self.stable, *(version for _, version in self.canaries if not version.is_failing))
+        return all(version.is_quick(size) for version in versions)
 
 
 Target = ServedVersion | CanarySplit
@@ -66,40 +66,41 @@ class ListedModel(NamedTuple):
 
     @classmethod
     def of(cls, listing: Listing, known: "ListedModel | None", look: int, due: float) -> "ListedModel":
-        """Makes an entry. Unchanged versions keep their slots. `due`: the time of the next look at the others."""
-        slots = {}
-        for version in listing.versions:
-            slot = known.same(listing, version) if known is not None else None
-            if slot is None:
-                before = known.versions.get(version.number) if known is not None else None
-                slot = ServedVersion(listing, version, Traffic() if before is None else before.traffic, due)
-            slot.relist(listing)
-            slots[version.number] = slot
+        """Makes an entry. Unchanged versions stay as they are. `due`: the time of the next look at the others."""
+        versions = {}
+        for listed in listing.versions:
+            version = known.same(listing, listed) if known is not None else None
+            if version is None:
+                before = known.versions.get(listed.number) if known is not None else None
+                version = ServedVersion(listing, listed, Traffic() if before is None else before.traffic, due)
+            version.relist(listing)
+            versions[listed.number] = version
         if listing.partial and known is not None:
-            used = (slot for slot in known.versions.values() if slot.serves or slot.state is State.LOADING)
-            there = {slot.version.number: slot for slot in used}
-            slots = dict(sorted((there | slots).items()))
-        return cls(listing, slots, look)
+            used = (version for version in known.versions.values() if version.serves or version.state is State.LOADING)
+            there = {version.version.number: version for version in used}
+            versions = dict(sorted((there | versions).items()))
+        return cls(listing, versions, look)
 
-    def same(self, listing: Listing, version: Version) -> ServedVersion | None:
-        """Returns the slot of a version if its files and settings are unchanged."""
-        for slots in (self.versions, self.coming.versions if self.coming is not None else {}):
-            slot = slots.get(version.number)
+    def same(self, listing: Listing, listed: Version) -> ServedVersion | None:
+        """Returns the version of this entry that was listed now, if its files and settings are unchanged."""
+        for versions in (self.versions, self.coming.versions if self.coming is not None else {}):
+            version = versions.get(listed.number)
             if (
-                slot is not None
-                and slot.version == version
-                and model.loads_alike(slot.listing.settings, listing.settings)
+                version is not None
+                and version.version == listed
+                and model.loads_alike(version.listing.settings, listing.settings)
             ):
-                return slot
+                return version
         return None
 
     def is_like(self, other: "ListedModel") -> bool:
         return self.versions == other.versions and self.listing.settings == other.listing.settings
 
     @property
-    def slots(self) -> tuple[ServedVersion, ...]:
-        """The slots of this entry, and those of the coming one."""
-        return tuple(dict.fromkeys((*self.versions.values(), *(self.coming.slots if self.coming is not None else ()))))
+    def all_versions(self) -> tuple[ServedVersion, ...]:
+        """The versions of this entry, and those of the coming one."""
+        coming = self.coming.all_versions if self.coming is not None else ()
+        return tuple(dict.fromkeys((*self.versions.values(), *coming)))
 
     @property
     def said(self) -> ModelSettings:
@@ -107,17 +108,17 @@ class ListedModel(NamedTuple):
 
     @property
     def serves(self) -> bool:
-        return any(slot.serves for slot in self.versions.values())
+        return any(version.serves for version in self.versions.values())
 
     @property
     def stable(self) -> ServedVersion:
         """The newest version that is not a canary."""
-        others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
+        others = [version for number, version in self.versions.items() if number not in self.said.canary]
         return others[-1] if others else next(reversed(self.versions.values()))
 
     @property
     def canaries(self) -> tuple[ServedVersion, ...]:
-        return tuple(slot for number, slot in self.versions.items() if number in self.said.canary)
+        return tuple(version for number, version in self.versions.items() if number in self.said.canary)
 
     @property
     def target(self) -> Target:
@@ -125,7 +126,7 @@ class ListedModel(NamedTuple):
         canaries = self.canaries
         if not canaries:
             return self.stable
-        shares = accumulate(self.said.canary[slot.version.number] for slot in canaries)
+        shares = accumulate(self.said.canary[version.version.number] for version in canaries)
         return CanarySplit(self.stable, tuple(zip(shares, canaries, strict=True)))
 
     def find(self, version: str) -> ServedVersion | None:
@@ -134,23 +135,23 @@ class ListedModel(NamedTuple):
 
     def labelled(self) -> Iterator[tuple[str, ServedVersion]]:
         for label, number in self.said.version_labels.items():
-            slot = self.versions.get(number)
-            if slot is not None:
-                yield label, slot
+            version = self.versions.get(number)
+            if version is not None:
+                yield label, version
 
     @property
     def regular(self) -> tuple[ServedVersion, ...]:
         """The versions that the policy serves, newest first: all but canaries, unless there are only canaries."""
-        others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
+        others = [version for number, version in self.versions.items() if number not in self.said.canary]
         return tuple(reversed(others)) or (self.stable,)
 
     def served(self) -> dict[ModelRef, Target]:
         """Returns the serving targets by each reference that needs no other look."""
         name = self.listing.name
         served: dict[ModelRef, Target] = {
-            ModelRef(name, str(number)): slot for number, slot in self.versions.items() if slot.serves
+            ModelRef(name, str(number)): version for number, version in self.versions.items() if version.serves
         }
-        served |= {ModelRef(name, None, label): slot for label, slot in self.labelled() if slot.serves}
+        served |= {ModelRef(name, None, label): version for label, version in self.labelled() if version.serves}
         if self.stable.serves:
             served[ModelRef(name)] = self.target
         if self.versions.get(0, self.stable).serves:
@@ -161,23 +162,23 @@ class ListedModel(NamedTuple):
         """Returns a later entry's versions that replace serving ones. They must be in memory before it takes over."""
         labels = dict(after.labelled())
         pairs = [(self.stable, after.stable)]
-        pairs += [(slot, after.versions[number]) for number, slot in self.versions.items() if number in after.versions]
-        pairs += [(slot, labels[label]) for label, slot in self.labelled() if label in labels]
+        pairs += [(old, after.versions[number]) for number, old in self.versions.items() if number in after.versions]
+        pairs += [(old, labels[label]) for label, old in self.labelled() if label in labels]
         canaries = after.canaries
         wanted = dict.fromkeys(new for old, new in pairs if old.serves)
-        return [slot for slot in wanted if slot is after.stable or slot not in canaries]
+        return [version for version in wanted if version is after.stable or version not in canaries]
 
     def overview(self) -> Iterator[IndexEntry]:
         """Yields every version with its state: this entry's first, then those that have yet to take over."""
         coming = self.coming.versions if self.coming is not None else {}
-        for number, slot in self.versions.items():
-            entry, after = slot.entry, coming.get(number)
-            if after is not None and after is not slot and after.failure is not None:
+        for number, version in self.versions.items():
+            entry, after = version.entry, coming.get(number)
+            if after is not None and after is not version and after.failure is not None:
                 entry = entry._replace(reason=after.reason)
             elif entry.state is State.READY:
                 entry = entry._replace(reason=self.trouble)
-            yield _noted(entry, slot)
-        yield from (_noted(slot.entry, slot) for number, slot in coming.items() if number not in self.versions)
+            yield _noted(entry, version)
+        yield from (_noted(version.entry, version) for number, version in coming.items() if number not in self.versions)
         yield from self._missing(coming)
 
     def _missing(self, coming: Iterable[int]) -> Iterator[IndexEntry]:
@@ -187,8 +188,8 @@ class ListedModel(NamedTuple):
                 yield IndexEntry(self.listing.name, str(number), State.UNAVAILABLE, NOT_THERE)
 
 
-def _noted(entry: IndexEntry, slot: ServedVersion) -> IndexEntry:
+def _noted(entry: IndexEntry, version: ServedVersion) -> IndexEntry:
     """Adds the unused keys of the version's settings; its own file is known when it is in memory."""
-    loaded = slot.loaded
-    note = slot.listing.said.note if loaded is None else loaded.note
+    loaded = version.loaded
+    note = version.listing.said.note if loaded is None else loaded.note
     return entry._replace(reason="; ".join(filter(None, (entry.reason, note)))) if note else entry

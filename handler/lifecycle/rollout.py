@@ -217,7 +217,7 @@ class Rollout:
                 return
 
     def unload(self, name: str) -> None:
-        for version in self._catalog.give_up(name).slots:
+        for version in self._catalog.give_up(name).all_versions:
             version.unload()
         self._preloaded.unloaded.add(name)
         self._catalog.forget_aliases(name)
@@ -257,7 +257,7 @@ class Rollout:
             if after is not base:
                 log.info("model %s serves %s", name, ", ".join(map(str, after.versions)))
         staying = self._catalog.residents()
-        for version in base.slots:
+        for version in base.all_versions:
             if version not in staying:
                 version.replace()
         return moved

@@ -53,9 +53,9 @@ def place(no_aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def fetched(place: Place) -> bytes:
     """Returns the model file that the server has loaded."""
     get(place.models, ModelRef("m"))
-    (slot,) = place.models.known()
-    assert slot.loaded is not None
-    return (slot.loaded.folder.path / "model.onnx").read_bytes()
+    (version,) = place.models.known()
+    assert version.loaded is not None
+    return (version.loaded.folder.path / "model.onnx").read_bytes()
 
 
 @pytest.mark.parametrize(("old", "new"), [("1", "01"), ("01", "1")])

@@ -34,8 +34,8 @@ def test_a_load_longer_than_the_timeout_ends_over_several_invocations(function: 
         told.append(json.loads(answer["body"])["error"])
     assert told == [f"model 'half_plus_three' is {done} of 300 MB loaded: try again" for done in (120, 240)]
     assert [progress.deadline.is_never for progress in slow] == [False, False]
-    slot = function.app.registry.known()[0]  # type: ignore[union-attr]
-    assert (slot.state, slot.reason) == (State.LOADING, told[-1])
+    version = function.app.registry.known()[0]  # type: ignore[union-attr]
+    assert (version.state, version.reason) == (State.LOADING, told[-1])
     assert function(infer(), context(3))["statusCode"] == 200
     assert function(infer(), context(3))["statusCode"] == 200
 

@@ -109,11 +109,11 @@ def test_a_canary_for_which_others_leave_no_room_gives_its_share_to_the_stable_v
     models = registry(root)
     tries: list[str] = []
 
-    def busy(slot: ServedVersion, progress: Progress, spared: Any) -> Loaded:
-        tries.append(slot.version.folder)
-        if slot.version.number == 2:
+    def busy(version: ServedVersion, progress: Progress, spared: Any) -> Loaded:
+        tries.append(version.version.folder)
+        if version.version.number == 2:
             raise ServerBusy("the others are in use")
-        return load(slot, progress, spared)
+        return load(version, progress, spared)
 
     load = models._rollout._load
     monkeypatch.setattr(models._rollout, "_load", busy)

@@ -38,8 +38,8 @@ def folder(tmp_path: Path) -> Path:
 def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
     """Returns name and version that a GRPS client means."""
     catalog = Catalog(Repository(DirectoryStore(settings(folder))), default)
-    slot = catalog.version(ModelRef(selector, dashed=True), NEVER)
-    return slot.name, slot.version.number
+    version = catalog.version(ModelRef(selector, dashed=True), NEVER)
+    return version.name, version.version.number
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch
         monkeypatch.setattr(models._rollout, "_load", lambda *which: gate.wait(10) and load(*which))
         with pytest.raises(Pending) as loading:
             models.use(M, PATIENT)
-        while not any(slot.state is State.LOADING for slot in models.known()):
+        while not any(version.state is State.LOADING for version in models.known()):
             pass
         with pytest.raises(Pending) as unloading:
             models.unload("m", PATIENT)
@@ -45,10 +45,10 @@ def test_a_load_that_was_overtaken_by_an_unload_does_not_bring_the_model_back(
     add(root, "m", "2")
     load = models._rollout._load
 
-    def overtaken(slot: ServedVersion, progress: Progress, spared: Any) -> Loaded:
+    def overtaken(version: ServedVersion, progress: Progress, spared: Any) -> Loaded:
         models._catalog.give_up("m")
         monkeypatch.undo()
-        return load(slot, progress, spared)
+        return load(version, progress, spared)
 
     monkeypatch.setattr(models._rollout, "_load", overtaken)
     serving = models._catalog.models["m"].versions
@@ -64,10 +64,10 @@ def test_a_probe_does_not_keep_a_load_from_taking_over(root: Path, monkeypatch: 
     add(root, "m", "2")
     load = models._rollout._load
 
-    def probed(slot: ServedVersion, progress: Progress, spared: Any) -> Loaded:
+    def probed(version: ServedVersion, progress: Progress, spared: Any) -> Loaded:
         with pytest.raises(VersionNotFound):
             models.readiness(ModelRef("m", "9"), PATIENT)
-        return load(slot, progress, spared)
+        return load(version, progress, spared)
 
     monkeypatch.setattr(models._rollout, "_load", probed)
     models.load("m", PATIENT)
@@ -86,18 +86,18 @@ def test_what_is_published_while_a_version_is_loaded_is_loaded_next(
     overtaken: list[ServedVersion] = []
     load = models._rollout._load
 
-    def late(slot: ServedVersion, progress: Progress, spared: Any) -> Loaded:
+    def late(version: ServedVersion, progress: Progress, spared: Any) -> Loaded:
         if not overtaken:
-            overtaken.append(slot)
+            overtaken.append(version)
             add(root, "m", "3")
             models.readiness(ModelRef("m", "3"), PATIENT)
-        return load(slot, progress, spared)
+        return load(version, progress, spared)
 
     monkeypatch.setattr(models._rollout, "_load", late)
     models.load("m", PATIENT)
     assert states(models) == {"3": ("READY", "")}
     assert served(models) == "3"
-    assert [slot.loaded for slot in overtaken] == [None]
+    assert [version.loaded for version in overtaken] == [None]
 
 
 def test_a_look_that_ends_late_does_not_undo_what_a_later_one_found(

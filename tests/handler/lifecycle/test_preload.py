@@ -73,8 +73,8 @@ def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path,
     assert not models.readiness(M, PATIENT).ready
     assert loads == ["m", "later"]
     get(models)
-    (slot,) = (slot for slot in models.known() if slot.name == "m")
-    assert slot.evict()
+    (version,) = (version for version in models.known() if version.name == "m")
+    assert version.evict()
     assert models.ready(PATIENT).ready
     assert loads == ["m", "later", "m", "m"]
 

@@ -82,11 +82,11 @@ def test_one_model_that_loads_slowly_keeps_no_other_waiting(root: Path, monkeypa
         models = registry(root, executor)
         gate, begun, load = threading.Event(), threading.Event(), models._rollout._load
 
-        def slow(slot: ServedVersion, *rest: Any) -> Loaded:
-            if slot.name == "m":
+        def slow(version: ServedVersion, *rest: Any) -> Loaded:
+            if version.name == "m":
                 begun.set()
                 assert gate.wait(60)
-            return load(slot, *rest)
+            return load(version, *rest)
 
         monkeypatch.setattr(models._rollout, "_load", slow)
 

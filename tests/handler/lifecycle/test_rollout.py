@@ -203,15 +203,15 @@ def test_a_model_that_was_unloaded_for_others_is_still_what_serves(root: Path, c
     models = registry(root)
     assert served(models) == "1"
     add(root, "m", "2", b"nonsense")
-    (slot,) = models.known()
-    assert slot.evict()
+    (version,) = models.known()
+    assert version.evict()
     assert not models.readiness(M, PATIENT).ready
     assert models.readiness(M, PATIENT).reason == REASONS[Status.EVICTED]
     clock.now += POLL + 1
     assert served(models) == "1"
     assert "version 2 cannot be loaded" in states(models)["2"][1]
-    (slot, *_) = models.known()
-    assert slot.evict()
+    (version, *_) = models.known()
+    assert version.evict()
     shutil.rmtree(root / "m")
     clock.now += POLL + 1
     with pytest.raises(ModelNotFound):

@@ -197,9 +197,9 @@ def test_a_model_that_python_code_holds_in_a_cycle_is_collected(five: Path, mach
     """Its memory is free at once, after an eviction and after an unload."""
     models = limited(five, OWN + 40)
     use(models, "a")
-    (slot,) = models.known()
-    assert slot.loaded is not None
-    slot.loaded.model.cycle = slot.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
+    (version,) = models.known()
+    assert version.loaded is not None
+    version.loaded.model.cycle = version.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
     if by_call:
         models.unload("a", PATIENT)
     use(models, "b")

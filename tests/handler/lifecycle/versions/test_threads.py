@@ -61,38 +61,38 @@ def test_a_version_that_another_thread_takes_out_of_memory_first_is_not_evicted(
 def test_what_is_in_use_is_not_unloaded_for_others(root: Path) -> None:
     """A version that was never loaded, or is being loaded, is not evicted either."""
     models = registry(root)
-    (slot,) = models._catalog.model("m", NEVER).versions.values()
-    assert not slot.evict()
+    (version,) = models._catalog.model("m", NEVER).versions.values()
+    assert not version.evict()
     with models.use(M, PATIENT), models.use(M, PATIENT).again():
-        assert not slot.evict()
+        assert not version.evict()
     with models.use(M, PATIENT):
         pass
-    slot.loaded.__exit__()  # type: ignore[union-attr] # the use that `again` was begun from
-    assert slot._lock.acquire()
-    assert not slot.evict()
-    slot._lock.release()
-    assert slot.evict()
-    assert slot.use() is None
+    version.loaded.__exit__()  # type: ignore[union-attr] # the use that `again` was begun from
+    assert version._lock.acquire()
+    assert not version.evict()
+    version._lock.release()
+    assert version.evict()
+    assert version.use() is None
 
 
 def test_a_use_that_begins_while_the_model_is_taken_away_is_none(root: Path) -> None:
     """Each of the two sees the other half-way, and the eviction never takes a model in use."""
     models = registry(root)
     get(models)
-    (slot,) = models.known()
-    loaded = slot.loaded
+    (version,) = models.known()
+    loaded = version.loaded
     assert loaded is not None
     taken: list[Any] = []
 
     class Taking(list[None]):
         def append(self, _: None) -> None:
             super().append(None)
-            slot.loaded = taken.pop() if taken else None
+            version.loaded = taken.pop() if taken else None
 
     loaded.uses = Taking()
-    assert slot.use() is None
+    assert version.use() is None
     assert not loaded.in_use()
-    slot.loaded = loaded
+    version.loaded = loaded
 
     class Late(list[None]):
         looks = 0
@@ -102,8 +102,8 @@ def test_a_use_that_begins_while_the_model_is_taken_away_is_none(root: Path) -> 
             return self.looks - 1  # it is used from the second look on
 
     loaded.uses = Late()
-    assert not slot.evict()
-    assert slot.loaded is loaded
+    assert not version.evict()
+    assert version.loaded is loaded
 
 
 @pytest.mark.usefixtures("_hasty")
