@@ -53,8 +53,12 @@ class ResultFolder:
             raise ModelUnavailable(f"{NAME} cannot be written: {error.strerror}") from error
 
     def names(self, folder: str) -> list[str]:
-        path = self._folder / folder
-        return [each.name for each in path.iterdir()] if path.is_dir() else []
+        try:
+            return [each.name for each in (self._folder / folder).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise ModelUnavailable(f"{NAME} cannot be listed: {error.strerror}") from error
 
 
 class ResultBucket:
