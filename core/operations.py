@@ -154,8 +154,6 @@ class Deferred(NamedTuple):
     decode: "Callable[[ModelSpec], tuple[Infer | Stream | Explain, Callable[[Any], Any]]]"
 
 
-Question = Infer | Stream | Explain | Custom | Deferred
-"""The operations that one version of a model answers, from decoding to reply."""
 Operation = (
     ServerLive
     | ServerReady
@@ -171,8 +169,13 @@ Operation = (
     | Load
     | Unload
     | SetOnline
-    | Question
+    | Infer
+    | Stream
+    | Explain
+    | Custom
+    | Deferred
 )
+"""What a client can ask. One version of a model answers the last five, from decoding to reply."""
 
 
 class Readiness(NamedTuple):

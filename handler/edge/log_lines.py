@@ -13,6 +13,7 @@ from core.errors import escaped
 
 SECONDS: Final = 10.0
 MOST: Final = 10
+"""LineLimit admits so many lines in so many seconds."""
 INDENT: Final = "  "
 """The prefix of each line of a traceback, whose error can have a text of many lines."""
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -20,7 +20,9 @@ TRITON: Final = frozenset((
 TENSOR: Final = frozenset(("name", "datatype", "shape", "format", "parameters", "tags"))
 """The keys of a tensor; MLServer has the last two."""
 TENSORS: Final = {"inputs": TENSOR, "outputs": TENSOR | {"labels"}}
+"""By the list of tensors, the keys of each of them."""
 POLICIES: Final = {"latest": {"num_versions"}, "specific": {"versions"}}
+"""By the version policy, the keys of its options."""
 MOST_NAMED: Final = 8
 LONGEST: Final = 64
 """The most characters of a key that are shown."""

@@ -28,7 +28,7 @@ from handler.edge.timing import Timing
 log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.05
 """Seconds between two looks at running and waiting work, while there is any."""
-GRACE_SECONDS: Final = 0.2
+RETURN_SECONDS: Final = 0.2
 """A runtime that was ended returns within this time; a thread that does not is lost."""
 UNAWAITED_SECONDS: Final = 2.0
 """A thread is lost so long after the client of work without a time limit has left, as a function's event ends."""
@@ -227,7 +227,7 @@ class Workers:
         elif ran >= limit and not work.is_late:
             work.is_late = True
             work.overrun()
-        elif ran >= limit + GRACE_SECONDS:
+        elif ran >= limit + RETURN_SECONDS:
             self._lose(worker, work)
 
     def _lose(self, worker: Worker, work: Errand | Batch) -> None:

@@ -77,7 +77,7 @@ def _files(resources: list[Any]) -> dict[str, Checksum]:
     files: dict[str, Checksum] = {}
     for resource in resources:
         name = member(resource, "name", str, FILE)
-        if not is_plain(name):
+        if not is_canonical(name):
             raise Unverified(f"{FILE} lists {shown(name, SHOWN)}, which is not a path inside the version's folder")
         if name in files:
             raise Unverified(f"{FILE} lists {shown(name, SHOWN)} twice")
@@ -87,8 +87,11 @@ def _files(resources: list[Any]) -> dict[str, Checksum]:
     return files
 
 
-def is_plain(path: str) -> bool:
-    """Decides whether a path is one of a file below the folder, written in the one way that it can be written."""
+def is_canonical(path: str) -> bool:
+    """Decides whether a path is one of a file below the folder, written in the one way that it can be written.
+
+    transfer.fetching.is_plain permits unprintable characters, too: a store's file may have any name.
+    """
     segments = path.split("/")
     return path.isprintable() and "\\" not in path and not any(each in ("", ".", "..") for each in segments)
 

@@ -200,7 +200,10 @@ class Fetcher:
 
 
 def is_plain(path: str) -> bool:
-    """Decides whether a path is a file's: not a folder marker, and not outside of the model's folder."""
+    """Decides whether a path is a file's: not a folder marker, and not outside of the model's folder.
+
+    signing.statement.is_canonical is stricter, for names that are shown and signed.
+    """
     segments = path.split("/")
     return not any(segment in ("", ".", "..") or "\\" in segment or "\0" in segment for segment in segments)
 
