@@ -146,7 +146,7 @@ def fitting(tensor: Tensor, expected: TensorSpec, spec: ops.ModelSpec) -> Tensor
             what = f"input {shown(tensor.name)}"
             raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
         tensor = Tensor(tensor.name, expected.datatype, tensor.array.astype(expected.datatype.numpy))
-    shape = tensor[2].shape  # of the array, or of the texts that have yet to become one
+    shape = tensor.shape
     if not is_of_shape(shape, expected.shape):
         what = f"input {shown(tensor.name)}"
         hint = _freeing(shape, expected, spec)
