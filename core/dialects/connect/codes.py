@@ -77,7 +77,7 @@ class UnknownMethod(EdgeError):
 
 
 class WrongVerb(EdgeError):
-    """A refused HTTP method. Clients derive this code from the status. `headers`: Allow."""
+    """A refused HTTP method. Connect's clients derive this code from the status. `headers`: Allow."""
 
     fault = Fault.UNIMPLEMENTED
     code = CODES["unknown"]
@@ -85,7 +85,7 @@ class WrongVerb(EdgeError):
 
 
 class WrongType(EdgeError):
-    """A refused content type. Clients derive this code from the status. `headers`: Accept-Post."""
+    """A refused content type. Connect's clients derive this code from the status. `headers`: Accept-Post."""
 
     fault = Fault.INVALID_ARGUMENT
     code = CODES["unknown"]
@@ -94,3 +94,11 @@ class WrongType(EdgeError):
 
 def code_of(error: ServingError) -> Code:
     return error.code if isinstance(error, EdgeError) else OF_FAULT[error.fault]
+
+
+def number_of(error: ServingError) -> int:
+    """Returns the number of gRPC's code.
+
+    gRPC's clients derive no code from an HTTP status beside it, and UNKNOWN is the code of a server's mistake.
+    """
+    return (OF_FAULT[Fault.UNIMPLEMENTED] if isinstance(error, WrongVerb | WrongType) else code_of(error)).number

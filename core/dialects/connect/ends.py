@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
 from core.dialects.connect import details
-from core.dialects.connect.codes import EdgeError, code_of
+from core.dialects.connect.codes import EdgeError, code_of, number_of
 from core.dialects.connect.envelopes import framed
 from core.encoding import jsonio
 from core.errors import ServingError
@@ -50,7 +50,7 @@ def status(error: ServingError | None, own_id: bytes = b"", *, native: bool = Fa
     """Returns gRPC's trailers. `native`: they are headers indeed, which clients limit."""
     if error is None:
         return [*SUCCESS]
-    text, number = short(error) if native else error.message, code_of(error).number
+    text, number = short(error) if native else error.message, number_of(error)
     message = quote_from_bytes(text.encode(), PLAIN).encode()
     found = [(b"grpc-status", b"%d" % number), (b"grpc-message", message), *headers_of(error)]
     if own_id:

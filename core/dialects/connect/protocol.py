@@ -43,7 +43,9 @@ class CallKind(NamedTuple):
 
     def refuse(self, error: ServingError, own_id: bytes = b"") -> HttpResponse:
         """Returns the whole refusal. `own_id`: the id that the client has sent."""
-        if self.end is None or (isinstance(error, WrongVerb | WrongType) and not self.native):
+        if isinstance(error, WrongVerb | WrongType) and self.native:
+            return trailers_only(error, own_id)
+        if self.end is None or isinstance(error, WrongVerb | WrongType):
             return ends.refusal(error, own_id)
         return HttpResponse(200, self.head(), (self.last(error, own_id),), self.trailers(error, own_id))
 
@@ -137,8 +139,12 @@ def carrier(headers: Headers) -> str:
 
 
 def trailers_only(error: ServingError, own_id: bytes = b"") -> HttpResponse:
-    """Returns a refusal of gRPC in headers alone, for a call over HTTP/1.1, which a proxy may have made of it."""
-    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error, own_id, native=True)))
+    """Returns a refusal of gRPC in headers alone, for a call over HTTP/1.1, which a proxy may have made of it.
+
+    So is the refusal of a verb or a type, which has the HTTP status, too, as from grpc's servers in Go and Java.
+    """
+    status, more = (error.status, error.headers) if isinstance(error, WrongVerb | WrongType) else (200, ())
+    return HttpResponse(status, ((b"content-type", GRPC), *more, *ends.status(error, own_id, native=True)))
 
 
 class Question(NamedTuple):
@@ -237,7 +243,7 @@ def _posted(method: RpcMethod, path: str, headers: Headers) -> Question:
 
 def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: bytes) -> Question:
     """Returns the question without its deadline. Raises EdgeError, InvalidInput."""
-    safe = method.safe and method.form is Form.UNARY
+    safe = method.safe and method.form is Form.UNARY and not is_native(headers)
     if verb in ("GET", "HEAD") and safe:
         return _got(method, headers, Query(query))
     if verb != "POST":

@@ -379,12 +379,27 @@ def test_grpc_itself_ends_with_trailers() -> None:
     assert (b"".join(refusal.parts), dict(refusal.trailers)[b"grpc-status"]) == (b"", b"12")
 
 
-def test_another_codec_of_grpc_is_refused_as_grpc_does() -> None:
-    """Its clients cannot read a refusal in JSON."""
+@pytest.mark.parametrize("content_type", [b"application/grpc+json", b"Application/gRPC+Thrift"])
+def test_another_codec_of_grpc_is_refused_as_grpc_does(content_type: bytes) -> None:
+    """The refusal is 415, with gRPC's status in the headers: its clients cannot read a refusal in JSON."""
     with pytest.raises(WrongType) as refused:
-        asked("ModelInfer", b"application/grpc+json")
-    trailers = connect.kind_of({b"content-type": b"application/grpc+json"}).refuse(refused.value).trailers
-    assert b"grpc-status" in dict(trailers)
+        asked("ModelInfer", content_type)
+    answer = connect.kind_of({b"content-type": content_type}).refuse(refused.value, b"own")
+    headers = dict(answer.headers)
+    assert (answer.status, headers[b"grpc-status"], b"".join(answer.parts), answer.trailers) == (415, b"12", b"", ())
+    assert (headers[b"content-type"], b"grpc-status-details-bin" in headers) == (b"application/grpc", True)
+    assert headers[b"accept-post"].split(b", ") == list(connect.CALLS)
+
+
+@pytest.mark.parametrize("verb", ["GET", "HEAD", "PUT"])
+@pytest.mark.parametrize("content_type", [b"application/grpc", b"application/grpc+proto", b"Application/gRPC"])
+def test_grpc_has_one_verb(verb: str, content_type: bytes) -> None:
+    """The refusal is 405. A GET of a gRPC client is not one of Connect's, also where Connect's method has one."""
+    with pytest.raises(WrongVerb) as refused:
+        asked("ModelMetadata", content_type, verb, b"encoding=json&message=%7B%7D")
+    answer = connect.kind_of({b"content-type": content_type}).refuse(refused.value)
+    headers = dict(answer.headers)
+    assert (answer.status, headers[b"allow"], headers[b"grpc-status"]) == (405, b"POST", b"12")
 
 
 @given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.sampled_from([b"", b"gzip", b"deflate"]))
@@ -424,7 +439,7 @@ def test_any_head_asks_something_or_is_refused(
         question = connect.question(method, verb, PATH, headers, query)
     except ServingError as error:
         answer = kind.refuse(error)
-        assert answer.parts
+        assert answer.parts or b"grpc-status" in dict(answer.headers)
         assert all(b"\n" not in value for _, value in answer.headers)
     else:
         assert question.seconds is None or question.seconds >= 0
