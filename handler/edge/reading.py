@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from grpc.aio import EOF
 
-from core.errors import InvalidInput
+from core.dialects.connect.envelopes import NO_MESSAGE
+from core.errors import NotSupported
 from handler.edge.flight import Flight
 from handler.edge.idling import FRESH_SECONDS, LATE, MESSAGE_SECONDS, Idling, TaskWaits
 from handler.edge.server.limits import of
@@ -41,7 +42,8 @@ class Reading:
     async def first(self, read: Callable[[], Awaitable[Any]], flight: Flight) -> bytes:
         """Returns the first message. `read`: the context's; the end of its iterator would cost a task for each call.
 
-        Raises ServerBusy if it does not come in time, or if the budget is used up before; InvalidInput without one.
+        Raises ServerBusy if it does not come in time, or if the budget is used up before; NotSupported without one.
+        Further ones are not looked for: grpc.aio would need as long as a tenth of a tiny call to say that none comes.
         """
         flight.admit(0)
         loop = asyncio.get_running_loop()
@@ -52,7 +54,7 @@ class Reading:
             self._watch(loop, MESSAGE_SECONDS)
         body = await self._waits.result(read(), now, LATE)
         if body is EOF:
-            raise InvalidInput("the call has no message")
+            raise NotSupported(NO_MESSAGE)
         message: bytes = body
         return message
 

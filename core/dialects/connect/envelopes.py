@@ -16,6 +16,7 @@ from core.wire import Part
 HEAD: Final = 5
 COMPRESSED: Final = 1
 LONGEST: Final = 2**32 - 1
+NO_MESSAGE: Final = "the request has no message; this method takes one"
 
 
 class Frame(NamedTuple):
@@ -78,7 +79,7 @@ def only(found: Iterator[Frame]) -> Frame:
     """Returns the frame of a method that takes one message. gRPC requires UNIMPLEMENTED for any other number."""
     frame = next(found, None)
     if frame is None:
-        raise NotSupported("the request has no message; this method takes one")
+        raise NotSupported(NO_MESSAGE)
     if next(found, None) is not None:
         raise NotSupported("the request has more than one message; this method takes one")
     return frame

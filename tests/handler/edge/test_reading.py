@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from core.errors import InvalidInput, ServerBusy
+from core.errors import NotSupported, ServerBusy
 from handler.edge import idling, reading, rpc
 from handler.edge.flight import NO_LIMIT, Flight
 from handler.edge.reading import Reading, most_messages
@@ -36,10 +36,25 @@ async def sent() -> Any:
 
 
 def test_the_first_message_is_the_calls() -> None:
-    """A call without one is refused."""
+    """A call without one is refused as not implemented, as gRPC's statuscodes.md says."""
     assert asyncio.run(Reading(1).first(sent, NO_LIMIT)) == b"a"
-    with pytest.raises(InvalidInput, match="the call has no message"):
+    with pytest.raises(NotSupported, match="the request has no message"):
         asyncio.run(Reading(1).first(ended, NO_LIMIT))
+
+
+@pytest.mark.parametrize("path", [INFER, "/grpc.health.v1.Health/Watch"])
+def test_a_call_without_a_message_has_the_code_of_the_other_ports(path: str) -> None:
+    """Over HTTP/2 of our own and gRPC-Web it is UNIMPLEMENTED, too."""
+    app = make()
+
+    async def work(channel: aio.Channel, _: Any) -> Any:
+        call: Any = channel.stream_unary(path)
+        with pytest.raises(aio.AioRpcError) as refused:
+            await call(iter(()))
+        return refused.value.code()
+
+    assert served(app, work) is grpc.StatusCode.UNIMPLEMENTED
+    app.close()
 
 
 def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
