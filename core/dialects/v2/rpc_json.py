@@ -138,9 +138,10 @@ def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
     message, contents = request.message, request.contents
     raw = _raw(request.raw)
     parts = raw or [_part(tensor, own) for tensor, own in zip(message.inputs, contents, strict=True)]
-    if raw and any(contents):
-        name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
-        raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
+    for tensor, own in zip(message.inputs, contents, strict=True) if raw else ():
+        if any(len(value) for _, value in _given(own, tensor.name)):
+            what = named(tensor.name)
+            raise InvalidInput(f"{what} has 'contents' beside 'rawInputContents': only one of them is possible")
     operation = rpc_infer.decode_all(rpc_infer.ProtoRequest(message, parts))
     parameters = operation.parameters
     wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST))
@@ -214,12 +215,8 @@ def _values(contents: Any, datatype: DataType, name: str) -> Any:
     """Returns the array in the datatype's field. Raises InvalidInput."""
     if not datatype.contents:
         raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")
-    if not isinstance(contents, dict | None):
-        raise InvalidInput(f"{named(name)} has 'contents' {shown(contents)}; expected an object")
-    given = [(FIELDS[key], value) for key, value in (contents or {}).items() if key in FIELDS and value is not None]
+    given = _given(contents, name)
     for field, value in given:
-        if not isinstance(value, list | np.ndarray):
-            raise InvalidInput(f"{named(name)} has {shown(value)} as '{LOWER_CAMEL[field]}'; expected an array")
         if field != datatype.contents and len(value):
             wanted = LOWER_CAMEL[datatype.contents]
             raise InvalidInput(f"{named(name)} is {datatype.name} and has '{LOWER_CAMEL[field]}'; expected '{wanted}'")
@@ -227,6 +224,17 @@ def _values(contents: Any, datatype: DataType, name: str) -> Any:
     if len(own) > 1:
         raise InvalidInput(f"{named(name)} has '{datatype.contents}' in two spellings")
     return own[0] if own else []
+
+
+def _given(contents: Any, name: str) -> list[tuple[str, Any]]:
+    """Returns the arrays of an input's contents, by field. An empty one says nothing. Raises InvalidInput."""
+    if not isinstance(contents, dict | None):
+        raise InvalidInput(f"{named(name)} has 'contents' {shown(contents)}; expected an object")
+    given = [(FIELDS[key], value) for key, value in (contents or {}).items() if key in FIELDS and value is not None]
+    for field, value in given:
+        if not isinstance(value, list | np.ndarray):
+            raise InvalidInput(f"{named(name)} has {shown(value)} as '{LOWER_CAMEL[field]}'; expected an array")
+    return given
 
 
 def _plain(values: Any, datatype: DataType, name: str) -> Any:

@@ -153,6 +153,22 @@ def test_raw_contents_are_base64_of_either_kind(alphabet: Callable[[bytes], byte
         assert answer["rawOutputContents"] == [base64.b64encode(np.float32(1.5).tobytes()).decode()]
 
 
+@pytest.mark.parametrize("contents", [
+    None,
+    {},
+    {"fp32Contents": []},
+    {"fp64_contents": None, "fp32Contents": None},
+    {field.json_name: [] for field in oip.InferTensorContents.DESCRIPTOR.fields},
+    {"odd": 1},
+])  # fmt: skip
+def test_contents_without_elements_beside_raw_ones_say_nothing(contents: Any) -> None:
+    """An empty array is absent in proto3's JSON. protobuf reads the document as the same request."""
+    text = body("FP32", contents, 1, rawInputContents=["AACAPw=="])
+    assert read(text).tolist() == [1.0]
+    message = json_format.Parse(text, oip.ModelInferRequest(), ignore_unknown_fields=True).SerializeToString()
+    assert v2_rpc_infer.decode(v2_rpc_infer.read(message))[0].inputs[0].array.tolist() == [1.0]
+
+
 @pytest.mark.parametrize("datatype", ["BOOL", "INT64", "FP32", "BYTES"])
 @pytest.mark.parametrize("shape", [(0,), (2, 0)])
 def test_nothing_is_answered_as_nothing(datatype: str, shape: tuple[int, ...]) -> None:
@@ -281,6 +297,9 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (body("BYTES", {"bytesContents": [1] * 3}), "'x' has 1, which is not base64"),
     (body("BYTES", {"bytesContents": [1] * LONG * 3}, LONG * 3), "'x' has 1, which is not base64"),
     (body("FP32", {"fp32Contents": [1, 2, 3]}, rawInputContents=["AAAA"]), "'contents' beside 'rawInputContents'"),
+    (body("FP32", {"boolContents": [1]}, rawInputContents=["AAAA"]), "'contents' beside 'rawInputContents'"),
+    (body("FP32", [], rawInputContents=["AAAA"]), "'x' has 'contents' \\[\\]; expected an object"),
+    (body("FP32", {"fp32Contents": ""}, rawInputContents=["AAAA"]), "'x' has '' as 'fp32Contents'; expected an array"),
     (body("FP32", {}, rawInputContents=["AAAA", "AAAA"]), "raw_input_contents.*2"),
     (body("FP32", {}, rawInputContents="AAAA"), "rawInputContents.*expected one array"),
     (body("FP32", {}, rawInputContents=["A"]), "rawInputContents.*not base64"),
