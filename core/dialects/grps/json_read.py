@@ -86,8 +86,12 @@ def member(owner: Mapping[str, Any], name: str) -> Any:
     if value is None or camel(name) == name:
         return other
     if other is not None:
-        raise InvalidInput(f"'{name}' and '{camel(name)}' are the same member; expected one of them")
+        raise _doubled(name, camel(name))
     return value
+
+
+def _doubled(one: str, other: str) -> InvalidInput:
+    return InvalidInput(f"'{one}' and '{other}' are the same member; expected one of them")
 
 
 def text(value: Any, name: str) -> str:
@@ -148,8 +152,10 @@ def _tensor(value: Any, place: str) -> Tensor:
     datatype = _datatype(members.get("dtype"), called)
     shape = _shape(members.get("shape"), called)
     data = member(members, datatype.grps_field)
-    if data is None and datatype is FP64:
-        data = member(members, ALIAS)
+    if datatype is FP64 and (alias := member(members, ALIAS)) is not None:
+        if data is not None:
+            raise _doubled(ALIAS, datatype.grps_field)
+        data = alias
     if isinstance(data, list) and len(data) > MOST_PARTS:
         check_count(len(data), shape, called)  # before each is read
     return flat(called, datatype, shape, [] if data is None else data)._replace(name=name)

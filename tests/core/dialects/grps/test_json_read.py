@@ -127,13 +127,15 @@ def test_digits_beyond_a_double_are_kept_beside_fractions() -> None:
 
 @pytest.mark.parametrize("name", ["flat_double", "flatDouble"])
 def test_the_name_of_the_interface_document_is_an_alias(name: str) -> None:
-    """The right name takes precedence over it."""
-    half = gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., **{name: [0.5]})
-    both = gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., flat_float64=[1.5], **{name: [0.5]})
-    for value, expected in ((half, 0.5), (both, 1.5)):
-        content = asked(value).content
+    """As other pairs of spellings, the two are not possible together."""
+    for members in ({name: [0.5]}, {name: [0.5], "flat_float64": None}, {name: None, "flat_float64": [0.5]}):
+        content = asked(gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., **members)).content
         assert isinstance(content, Tensors)
-        assert content.tensors[0].array.tolist() == [expected]
+        assert content.tensors[0].array.tolist() == [0.5]
+    for other in ("flat_float64", "flatFloat64"):
+        both = gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., **{name: [0.5], other: [1.5]})
+        with pytest.raises(InvalidInput, match="'flat_double' and 'flat_float64' are the same member"):
+            asked(both)
 
 
 def test_bytes_stand_in_json_for_who_has_no_other_content_type() -> None:
