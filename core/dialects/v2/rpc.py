@@ -9,7 +9,7 @@ from typing import Final
 
 from core import operations as ops
 from core.dialects.v2 import http, refusals, rpc_infer, rpc_json, statistics
-from core.errors import Fault, InvalidInput, ServingError, shown
+from core.errors import Fault, InvalidInput, NotSupported, ServingError, shown
 from core.operations import ModelRef
 from core.rpc import Named, Rpc, RpcMethod, methods
 from core.schema.open_inference import (
@@ -159,9 +159,17 @@ def _model_statistics(stats: Statistics) -> ModelStatistics:
     )
 
 
+def _refuse_repository(name: str) -> None:
+    """Raises NotSupported, in Triton's words, for the name of one of several repositories. "" is all of them."""
+    if name:
+        raise NotSupported("'repository_name' specification is not supported")
+
+
 def _index(
     message: RepositoryIndexRequest,
 ) -> tuple[ops.Operation, Callable[[Sequence[ops.IndexEntry]], RepositoryIndexResponse]]:
+    _refuse_repository(message.repository_name)
+
     def reply(entries: Sequence[ops.IndexEntry]) -> RepositoryIndexResponse:
         return RepositoryIndexResponse(
             models=[
@@ -174,6 +182,7 @@ def _index(
 
 
 def _load(message: RepositoryModelLoadRequest) -> tuple[ops.Operation, Callable[[None], RepositoryModelLoadResponse]]:
+    _refuse_repository(message.repository_name)
     http.refuse_foreign(message.parameters)
     return ops.Load(message.model_name), lambda _: RepositoryModelLoadResponse()
 
@@ -181,6 +190,7 @@ def _load(message: RepositoryModelLoadRequest) -> tuple[ops.Operation, Callable[
 def _unload(
     message: RepositoryModelUnloadRequest,
 ) -> tuple[ops.Operation, Callable[[None], RepositoryModelUnloadResponse]]:
+    _refuse_repository(message.repository_name)
     http.refuse_foreign(message.parameters)
     return ops.Unload(message.model_name), lambda _: RepositoryModelUnloadResponse()
 

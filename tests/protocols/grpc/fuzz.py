@@ -17,7 +17,12 @@ from tests.support.remote import FIELD, SECONDS, Remote, alive, wanted
 from tests.support.strategies import BROKEN, MODELS, Attack, byte_mutants
 
 UNARY = [method for method in (*V2_RPC, *health([])) if method.form is Form.UNARY]
-CLIENTS_FAULTS = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION}
+CLIENTS_FAULTS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNIMPLEMENTED,  # a repository of a name
+}
 DATATYPES = [*FIELD, "FP16", "BF16", "", "FP8"]
 
 texts = st.one_of(

@@ -11,7 +11,7 @@ from core import operations as ops
 from core.dialects.v2 import rpc_infer as v2_rpc_infer
 from core.dialects.v2.rpc import V2_RPC
 from core.dtype import BF16, BYTES, DATATYPES
-from core.errors import InvalidInput, ModelFailed, ModelNotFound, VersionNotFound
+from core.errors import InvalidInput, ModelFailed, ModelNotFound, NotSupported, VersionNotFound
 from core.operations import InferResult, ModelRef, State
 from core.schema import open_inference as oip
 from core.statistics import BatchCount, Count, Statistics
@@ -394,6 +394,15 @@ def test_the_repository_is_listed_loaded_and_unloaded() -> None:
             foreign = {name: oip.ModelRepositoryParameter(bytes_param=b"")}
             with pytest.raises(InvalidInput, match=f"parameter '{name}' is not possible"):
                 asked(f"RepositoryModel{kind}", request(model_name="m", parameters=foreign))
+
+
+@pytest.mark.parametrize("kind", ["RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"])
+def test_a_repository_of_a_name_is_refused_in_tritons_words(kind: str) -> None:
+    """An empty name is as good as none."""
+    request = getattr(oip, f"{kind}Request")
+    assert asked(kind, request(repository_name="")) is not None
+    with pytest.raises(NotSupported, match=r"^'repository_name' specification is not supported$"):
+        asked(kind, request(repository_name="/models"))
 
 
 def test_bf16_is_answered_as_its_bits() -> None:
