@@ -26,11 +26,31 @@ SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alp
 METHOD: Final = "ServerReflectionInfo"
 INVALID_ARGUMENT: Final = 3
 NOT_FOUND: Final = 5
+OLDER_FILE: Final = "reflection_v1alpha.proto"
+
+
+def _add_older() -> None:
+    """Adds v1alpha's file to the pool. It is that of v1 under another package."""
+    file = FileDescriptorProto()
+    POOL.FindServiceByName(SERVICES[0]).file.CopyToProto(file)
+    package, older = (service.rpartition(".")[0] for service in SERVICES)
+    file.name, file.package = OLDER_FILE, older
+    for message in file.message_type:
+        for field in filter(lambda field: field.type_name, message.field):
+            field.type_name = field.type_name.replace(package, older)
+    for service in file.service:
+        for method in service.method:
+            method.input_type = method.input_type.replace(package, older)
+            method.output_type = method.output_type.replace(package, older)
+    POOL.Add(file)
+
+
+_add_older()
 
 
 def reflection(services: Sequence[str]) -> tuple[RpcMethod, ...]:
     """Returns the method of both versions. `services`: the names of all others."""
-    names = (*services, SERVICES[0])
+    names = (*services, *SERVICES)
 
     def decode(
         request: ServerReflectionRequest,

@@ -67,9 +67,11 @@ def test_who_watches_is_told_at_once(remote: Remote, name: str, status: int) -> 
 def test_a_client_of_reflection_learns_the_services_and_their_messages(remote: Remote) -> None:
     """It is grpcio-reflection's unmodified client, which speaks v1alpha."""
     database = ProtoReflectionDescriptorDatabase(remote.channel)
-    others = {"grps.protos.v1.GrpsService", "grpc.reflection.v1.ServerReflection"}
-    assert set(database.get_services()) == {SERVICE, HEALTH} | others
+    own = {"grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
+    assert set(database.get_services()) == {SERVICE, HEALTH, "grps.protos.v1.GrpsService", *own}
     pool = DescriptorPool(database)
+    for name in own:
+        assert [*pool.FindServiceByName(name).methods_by_name] == ["ServerReflectionInfo"]
     service = pool.FindServiceByName(SERVICE)
     request = service.methods_by_name["ModelInfer"].input_type
     assert request.fields_by_name["raw_input_contents"].number == 7

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from core.dialects.grpc import reflection as reflection_rpc
 from core.dialects.v2.rpc import SERVICE
@@ -24,9 +26,9 @@ def reflected(**question: Any) -> reflection.ServerReflectionResponse:
 
 
 def test_reflection_lists_the_services() -> None:
-    """It lists the services that it is given, and itself."""
+    """It lists the services that it is given, and its own two."""
     found = [service.name for service in reflected(list_services="*").list_services_response.service]
-    assert found == ["a.B", "c.D", "grpc.reflection.v1.ServerReflection"]
+    assert found == ["a.B", "c.D", *reflection_rpc.SERVICES]
 
 
 @pytest.mark.parametrize(("question", "file"), [
@@ -37,6 +39,11 @@ def test_reflection_lists_the_services() -> None:
     ({"file_containing_symbol": "inference.DataType"}, "open_inference.proto"),
     ({"file_containing_symbol": "grpc.health.v1.Health"}, "health.proto"),
     ({"file_containing_symbol": "grpc.reflection.v1.ServerReflection"}, "reflection.proto"),
+    ({"file_containing_symbol": "grpc.reflection.v1.ErrorResponse"}, "reflection.proto"),
+    ({"file_containing_symbol": "grpc.reflection.v1alpha.ServerReflection"}, "reflection_v1alpha.proto"),
+    ({"file_containing_symbol": f"{OLDER.service}.{OLDER.rpc.name}"}, "reflection_v1alpha.proto"),
+    ({"file_containing_symbol": "grpc.reflection.v1alpha.ErrorResponse"}, "reflection_v1alpha.proto"),
+    ({"file_by_filename": "reflection_v1alpha.proto"}, "reflection_v1alpha.proto"),
 ])  # fmt: skip
 def test_reflection_gives_the_file_of_a_name(question: dict[str, str], file: str) -> None:
     """The file is a descriptor that any tool reads."""
@@ -69,6 +76,17 @@ def test_reflection_knows_that_messages_have_no_extensions() -> None:
 def test_both_versions_have_the_same_method() -> None:
     """Older tools ask for the service that was there before version 1."""
     assert METHOD._replace(service="grpc.reflection.v1alpha.ServerReflection") == OLDER
+
+
+def test_the_older_version_is_described_by_messages_of_its_own() -> None:
+    """A tool can make a pool of that file alone, and reads the messages of the other version with it."""
+    (found,) = reflected(file_by_filename=reflection_rpc.OLDER_FILE).file_descriptor_response.file_descriptor_proto
+    pool = DescriptorPool()
+    pool.AddSerializedFile(found)
+    method = pool.FindServiceByName(OLDER.service).methods_by_name[OLDER.rpc.name]
+    assert method.input_type.full_name == "grpc.reflection.v1alpha.ServerReflectionRequest"
+    answer = GetMessageClass(method.output_type).FromString(reflected(list_services="*").SerializeToString())
+    assert str(answer) == str(reflected(list_services="*"))
 
 
 def test_reflection_refuses_bytes_that_ask_nothing() -> None:
