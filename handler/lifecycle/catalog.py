@@ -218,7 +218,7 @@ class Catalog:
         name, _, version = selector.rpartition("-")
         try:
             if name and VERSION.fullmatch(version):
-                return self.resolve(ModelRef(name, str(int(version))), deadline)
+                return self.resolve(ModelRef(name, version), deadline)
         except ModelNotFound:
             pass  # the dash can be part of the name
         except VersionNotFound:

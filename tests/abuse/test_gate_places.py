@@ -292,7 +292,7 @@ def test_the_health_of_a_model_is_for_known_callers(some: App) -> None:
 @pytest.mark.parametrize("version", [None, "9"])
 @pytest.mark.parametrize(("globs", "name", "wanted"), [
     (["a"], "a-1", ("a", "1")), (["a-1"], "a-1", ("a-1", None)), (["*"], "a-1", ("a-1", None)),
-    (["b"], "", ("b", None)), (["a*"], "a-1", ("a-1", None))])  # fmt: skip
+    (["a"], "a-01", ("a", "01")), (["b"], "", ("b", None)), (["a*"], "a-1", ("a-1", None))])  # fmt: skip
 def test_a_dashed_name_means_a_model_of_the_caller(
     globs: list[str], name: str, wanted: Any, version: str | None
 ) -> None:

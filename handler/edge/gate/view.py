@@ -49,7 +49,7 @@ class SeenModels:
         name, _, version = selector.rpartition("-")
         if name and VERSION.fullmatch(version) and self._sees(name):
             # "a-1" is version 1 of "a", or the model "a-1": both are looked for only if the caller may use both.
-            return ref if self._sees(selector) else ModelRef(name, ref.version or str(int(version)))
+            return ref if self._sees(selector) else ModelRef(name, ref.version or version)
         if not ref.name and not self._sees(selector):
             raise NotPermitted(OTHER_DEFAULT)
         return ModelRef(self._own(selector), ref.version)
