@@ -51,15 +51,19 @@ class Request(NamedTuple):
 def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
     """Returns the route of a path that models have declared. `models`: by name, the methods that each accepts there.
 
-    Raises MethodNotAllowed.
+    A model that accepts GET is asked so for HEAD. Raises MethodNotAllowed.
     """
-    allowed = sorted({each for methods in models.values() for each in methods})
+    allowed = {each for methods in models.values() for each in methods}
+    if "GET" in allowed:
+        allowed.add("HEAD")
     if method not in allowed:
-        raise MethodNotAllowed(method, path, allowed)
+        raise MethodNotAllowed(method, path, sorted(allowed))
 
     def decode(call: Call) -> tuple[Custom, AnyReply]:
         request = _request(call.request)
         selector = request.query.get("model") or _only(path, models)
+        if method == "HEAD":
+            return Custom(ModelRef(selector, dashed=True), request._replace(method="GET")), _without_stream
         return Custom(ModelRef(selector, dashed=True), request), answer
 
     return Route(method, path, decode, "", Waits.LONG, Right.INFER)
@@ -103,6 +107,12 @@ def answer(result: Any) -> HttpResponse | HttpStream:
     except (TypeError, ValueError) as error:
         raise ModelFailed(f"http answered with {type(body).__name__}, which JSON cannot carry: {error}") from None
     return HttpResponse(status, _headers(given, "application/json"), (text,))
+
+
+def _without_stream(result: Any) -> HttpResponse | HttpStream:
+    """Writes the answer to HEAD, whose body the edge does not send. A stream, which may be endless, is not begun."""
+    written = answer(result)
+    return written if isinstance(written, HttpResponse) else written._replace(chunks=())
 
 
 def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:

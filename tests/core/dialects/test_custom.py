@@ -43,7 +43,26 @@ def test_a_method_that_no_model_takes_is_not_allowed() -> None:
     """The refusal lists the methods that are allowed."""
     with pytest.raises(MethodNotAllowed) as refused:
         custom.route("PUT", PATH, {"m": ["POST"], "n": ["GET", "POST"]})
-    assert refused.value.allowed == ["GET", "POST"]
+    assert refused.value.allowed == ["GET", "HEAD", "POST"]
+    with pytest.raises(MethodNotAllowed) as refused:
+        custom.route("HEAD", PATH, {"m": ["POST"]})
+    assert refused.value.allowed == ["POST"]
+
+
+def test_head_is_asked_as_get() -> None:
+    """A model need not know it. Its stream is not begun, because nobody would take the pieces."""
+    begun = []
+
+    def pieces() -> Iterator[bytes]:
+        begun.append(1)
+        yield b"a"
+
+    route = custom.route("HEAD", PATH, {"m": ["GET"]})
+    operation, reply = route.decode(Call(HttpRequest("HEAD", PATH, {}, b""), {}))
+    assert operation.request.method == "GET"
+    streamed = reply((201, {"x-a": "b"}, pieces()))
+    assert (streamed.status, (b"x-a", b"b") in streamed.headers, list(streamed.chunks), begun) == (201, True, [], [])
+    assert reply("text") == custom.answer("text")
 
 
 @pytest.mark.parametrize(("result", "status", "content_type", "body"), [

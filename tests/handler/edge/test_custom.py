@@ -175,9 +175,18 @@ def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:
     status, body = told(ask(app, "POST", PATH, {"fail": True}))
     assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError"})
     sent = ask(app, "PUT", "/own/path")
-    assert (sent[0]["status"], dict(sent[0]["headers"])[b"allow"]) == (405, b"GET, POST")
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"allow"]) == (405, b"GET, HEAD, POST")
     assert ask(app, "POST", "/v1/chat")[0]["status"] == 400  # the answer is /v1's, because the path is its own then
     assert ask(app, "POST", "/own/other")[0]["status"] == 404
+
+
+def test_head_works_where_get_does(app: App) -> None:
+    """The head is that of GET; no body follows it."""
+    got, head = ask(app, "GET", "/own/path"), ask(app, "HEAD", "/own/path")
+    assert (head[0]["status"], got[0]["status"]) == (200, 200)
+    lengths = [dict(sent[0]["headers"])[b"content-length"] for sent in (got, head)]
+    assert lengths[0] == lengths[1] != b"0"
+    assert b"".join(sent["body"] for sent in head[1:]) == b""
 
 
 def test_a_model_without_the_function_says_so(folder: Path) -> None:
