@@ -14,12 +14,13 @@ COLON: Final = re.compile("%3[aA]")
 
 
 class Router:
-    """Finds a dialect's route for a path. Ignores one trailing slash. Treats HEAD like GET."""
+    """Finds a dialect's route for a path. Ignores one trailing slash unless the dialect is exact. HEAD is like GET."""
 
     def __init__(self, dialect: Dialect) -> None:
         # By number of segments: a handful of candidates each, in the order of the table.
         self._routes: dict[int, list[tuple[list[str], Route]]] = {}
         self._any_case = dialect.any_case
+        self._is_exact = dialect.is_exact
         # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
         routes = dialect.routes
         self._verbs = any("}:" in route.pattern for route in routes)
@@ -32,8 +33,8 @@ class Router:
         return self._find(method, path, self._segments(path))
 
     def _segments(self, path: str) -> list[str]:
-        with_verb = self._verbs and ":" in path
-        return (path if with_verb else path.removesuffix("/"))[1:].split("/")
+        with_slash = self._is_exact or (self._verbs and ":" in path)
+        return (path if with_slash else path.removesuffix("/"))[1:].split("/")
 
     def _find(self, method: str, path: str, segments: Sequence[str]) -> tuple[Route, dict[str, str]]:
         wanted = "GET" if method == "HEAD" else method

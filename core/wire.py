@@ -249,16 +249,18 @@ class Surface(NamedTuple):
 class Dialect(NamedTuple):
     """One protocol over HTTP. It owns every path below `prefix`, and formats the refusals there.
 
-    `surface`: its module may be imported for that. `any_case`: fixed segments match in lower and upper case. `root`:
-    the answer of GET / to clients that do not want HTML. `json_length`: the header with the number of bytes of a body's
-    JSON, before its tensors; empty where bodies have no such part. `id_member`: of a refusal, for the id that the
-    client has sent; empty where the protocol has it in a header alone.
+    `surface`: its module may be imported for that. `any_case`: fixed segments match in lower and upper case.
+    `is_exact`: a path does not have a slash at its end. `root`: the answer of GET / to clients that do not want HTML.
+    `json_length`: the header with the number of bytes of a body's JSON, before its tensors; empty where bodies have no
+    such part. `id_member`: of a refusal, for the id that the client has sent; empty where the protocol has it in a
+    header alone.
     """
 
     name: str
     prefix: str
     surface: Callable[[], Surface]
     any_case: bool = False
+    is_exact: bool = False
     root: HttpResponse | None = None
     json_length: bytes = b""
     id_member: str = ID_MEMBER

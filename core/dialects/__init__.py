@@ -28,7 +28,7 @@ def _grps() -> Surface:
 V2: Final = Dialect("v2", "/v2", lambda: SURFACE, json_length=HEADER_LENGTH)
 OPENAI: Final = Dialect("openai", "/v1/embeddings", _openai, id_member="")
 V1: Final = Dialect("v1", "/v1", _v1, any_case=True, root=HttpResponse(200, (JSON,), (b'{"status":"alive"}',)))
-GRPS: Final = Dialect("grps", "/grps/v1", _grps)
+GRPS: Final = Dialect("grps", "/grps/v1", _grps, is_exact=True)
 DIALECTS: Final = (V2, OPENAI, V1, GRPS)
 """The first one that owns a path answers: /v1/embeddings is not V1's."""
 

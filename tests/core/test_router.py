@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from core.dialects import V1, V2
+from core.dialects import GRPS, V1, V2
 from core.operations import ServerLive
 from core.router import Router
 from core.wire import Call, Dialect, MethodNotAllowed, Route, RouteNotFound, Surface, headers_of, status_of
@@ -50,6 +50,16 @@ def test_a_path_finds_its_route(router: Router, method: str, path: str, pattern:
     """
     found, path_values = router.find(method, path)
     assert (found.pattern, path_values) == (pattern, values)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_a_slash_at_the_end_of_an_exact_dialects_path_makes_another_path(method: str) -> None:
+    """No method finds it, so that none is said to be allowed there."""
+    router = router_of(GRPS, *ROUTES)
+    assert router.find("GET", "/a/b")[0].pattern == "/a/b"
+    for path in ("/a/", "/a/b/", "/a//"):
+        with pytest.raises(RouteNotFound):
+            router.find(method, path)
 
 
 @pytest.mark.parametrize("path", ["/", "/b", "/a//", "//a", "/a/b/c", "/a/1/d/2"])

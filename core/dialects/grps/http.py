@@ -10,7 +10,7 @@ from core import operations as ops
 from core.bounds import check_call
 from core.dialects.grps.status import SUCCESS, failure, unready
 from core.encoding import jsonio
-from core.errors import InvalidInput, ServingError, shown
+from core.errors import InvalidInput, ServingError
 from core.wire import (
     JSON,
     AnyReply,
@@ -20,7 +20,6 @@ from core.wire import (
     Reply,
     Right,
     Route,
-    RouteNotFound,
     Surface,
     Waits,
     headers_of,
@@ -116,24 +115,16 @@ def _predict(call: Call) -> tuple[ops.Operation, AnyReply]:
 
 
 def _named(call: Call) -> ops.ModelRef | None:
-    if call.request.path.endswith("/"):
-        return None  # refused when it is read
     from core.dialects.grps import predict  # noqa: PLC0415 - as inference
 
     return predict.named(call)
 
 
 def _routes(methods: str, path: str, decode: Decode, about: str, needs: tuple[Right, Waits]) -> list[Route]:
-    """Returns routes that refuse a trailing slash, which the router ignores and this protocol does not."""
-
-    def exactly(call: Call) -> tuple[ops.Operation, AnyReply]:
-        if call.request.path.endswith("/"):
-            raise RouteNotFound(f"there is nothing at {shown(call.request.path)}")
-        return decode(call)
-
+    """Returns the routes of a path, one for each method."""
     right, waits = needs
     names = _named if waits is Waits.MODEL else None
-    return [Route(method, PREFIX + path, exactly, about, waits, right, names) for method in methods.split()]
+    return [Route(method, PREFIX + path, decode, about, waits, right, names) for method in methods.split()]
 
 
 SURFACE: Final = Surface(
