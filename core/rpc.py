@@ -98,7 +98,7 @@ class RpcMethod(NamedTuple):
         """
         try:
             if len(body) > LONGEST_CALL:
-                fields.check(body, nested(self.request))
+                fields.check(body, nested(self.request), self.request.DESCRIPTOR)
             return (self.rpc.read or self.request.FromString)(body)
         except DecodeError:
             kind = self.request.DESCRIPTOR.name

@@ -96,26 +96,30 @@ def texts(body: Part, numbers: Sequence[int]) -> tuple[str, ...] | None:
         return None
 
 
-def check(body: Part, nested: Mapping[int, int]) -> None:
+def check(body: Part, nested: Mapping[int, int], kind: Any = None) -> None:
     """Raises TooMany for a message with more parts than a request may have, itself or in its fields `nested`.
 
     `nested`: the numbers of the fields that are messages, each with that of its packed shape, 0 if it has none.
+    `kind`: the message's descriptor, which has the names of the fields.
     protobuf makes eight bytes of each byte there, and eighty of an empty message. Raises DecodeError for bytes that
     cannot be counted: protobuf must not read what nobody has counted.
     """
     steps = count(1)
     try:
-        for key, start, end in _walk(body, 0, len(body), steps):
+        for key, start, end in _walk(body, 0, len(body), steps, kind):
             if key >> 3 in nested and key & 7 == LENGTH_DELIMITED:
                 shape = nested[key >> 3] << 3 | LENGTH_DELIMITED
-                for inner, begun, ended in _walk(body, start, end, steps):
+                part = None if kind is None else kind.fields_by_number[key >> 3].message_type
+                for inner, begun, ended in _walk(body, start, end, steps, part):
                     if inner == shape and ended - begun > LONGEST_SHAPE:
                         raise TooMany(f"a shape has {ended - begun} bytes; at most {LONGEST_SHAPE} are accepted")
     except ValueError:
         raise DecodeError("not a message") from None
 
 
-def _walk(body: Part, position: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int, int]]:
+def _walk(
+    body: Part, position: int, end: int, steps: Iterator[int], kind: Any = None
+) -> Iterator[tuple[int, int, int]]:
     """Yields the key of each field of a message and where its value lies. Fields inside groups are counted only.
 
     Raises TooMany after too many of one key or of all, ValueError for bytes that are not a message.
@@ -132,13 +136,19 @@ def _walk(body: Part, position: int, end: int, steps: Iterator[int]) -> Iterator
             raise ValueError(key)
         counts[key] += 1
         if counts[key] > MOST_PARTS:
-            raise TooMany(f"the message has more than {MOST_PARTS} values of field {key >> 3}")
+            raise TooMany(f"the message has more than {MOST_PARTS} values of {_called(key >> 3, kind)}")
         if next(steps) > MOST_WALKED:
             raise TooMany(f"the message has more than {MOST_WALKED} fields")
         if depth == 0:
             yield key, position - size, position
     if depth:
         raise ValueError(depth)
+
+
+def _called(number: int, kind: Any) -> str:
+    """Returns a field's name, or its number if it is unknown. `kind`: its message's descriptor."""
+    field = None if kind is None else kind.fields_by_number.get(number)
+    return f"field {number}" if field is None else f"'{field.name}'"
 
 
 def _skip(body: Part, key: int, position: int) -> tuple[int, int]:

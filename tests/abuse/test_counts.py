@@ -98,7 +98,7 @@ def test_calls_without_tensors_make_no_messages_of_long_json(app: App, monkeypat
         (INFER_RPC, MODEL + b"\x2a\x00" * MANY, "4097 inputs"),
         (INFER_RPC, MODEL + b"\x32\x00" * MANY, "4097 outputs"),
         (INFER_RPC, MODEL + b"\x3a\x00" * MANY, "4097 raw input contents"),
-        (INFER_RPC, MODEL + b"\x2a\x00" * LONGEST_CALL, "more than 4096 values of field 5"),
+        (INFER_RPC, MODEL + b"\x2a\x00" * LONGEST_CALL, "more than 4096 values of 'inputs'"),
         (INFER_RPC, MODEL + b"\xf8\x07\x01" * LONGEST_CALL, "more than 4096 values of field 127"),
     ],
 )

@@ -102,6 +102,16 @@ def test_parts_are_counted_in_a_message_and_in_those_inside() -> None:
         fields.check(fields.head(5, len(long)) + long, {5: 3})
 
 
+def test_too_many_parts_have_the_name_of_their_field() -> None:
+    """Those in a message that is a field have it, too. A field that the message does not know has its number."""
+    kind = ModelInferRequest.DESCRIPTOR
+    inner = b"\x12\x00" * 4097
+    cases = ((b"\x2a\x00" * 4097, "'inputs'"), (fields.head(5, len(inner)) + inner, "'datatype'"))
+    for body, told in (*cases, (b"\xf8\x07\x01" * 4097, "field 127")):
+        with pytest.raises(TooMany, match=f"more than 4096 values of {told}"):
+            fields.check(body, {5: 0}, kind)
+
+
 MANY: Final = b"\x1a\x00" * 4097
 
 
