@@ -100,7 +100,8 @@ class Incoming:
             if not self._more:
                 if size == HEAD and not self._waiting:
                     return False
-                raise InvalidInput(f"the request ends {where}, after {len(self._waiting)} bytes of it")
+                came = len(self._waiting) - (0 if size == HEAD else HEAD)  # a head does not count itself
+                raise InvalidInput(f"the request ends {where}, after {came} bytes of it")
             await self._next()
         return True
 

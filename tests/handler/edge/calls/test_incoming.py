@@ -103,6 +103,17 @@ def test_a_body_that_its_client_leaves_is_cut() -> None:
     assert (found, type(error)) == ([b"one"], InvalidInput)
 
 
+@pytest.mark.parametrize(("size", "told"), [
+    (3, "the request ends inside an envelope's head, after 3 bytes of it"),
+    (5, "the request ends where an envelope announces 3 bytes, after 0 bytes of it"),
+    (7, "the request ends where an envelope announces 3 bytes, after 2 bytes of it"),
+])  # fmt: skip
+def test_a_cut_message_is_refused_with_the_bytes_of_it_that_came(size: int, told: str) -> None:
+    """An envelope announces the bytes behind its head, and these are counted."""
+    _, error = arriving(envelope(b"one"), envelope(b"two")[:size])
+    assert error.message == told
+
+
 def test_a_message_that_does_not_go_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would hold its part of the memory. Between two messages a client may wait as long as it likes."""
     monkeypatch.setattr(incoming_module, "MESSAGE_SECONDS", 0.01)
