@@ -59,10 +59,14 @@ ELEMENTS: Final = {
 
 
 class ProtoRequest(NamedTuple):
-    """A ModelInferRequest in protobuf. `raw`: raw_input_contents, which `message` may then lack."""
+    """A ModelInferRequest in protobuf. `raw`: raw_input_contents, which `message` may then lack.
+
+    `raw_name`: how the client spells that.
+    """
 
     message: ModelInferRequest
     raw: Sequence[Part]
+    raw_name: str = "raw_input_contents"
 
 
 def read(body: bytes) -> ProtoRequest:
@@ -143,13 +147,13 @@ def _framed(parts: Sequence[Part]) -> bytes:
 
 
 def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
-    message, contents = request
+    message, contents = request.message, request.raw
     _check_parts(message, contents)
     parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
     members = message.inputs
     # A request without inputs does not show its form; every client reads the raw one.
     raw = len(contents) > 0 or not members
-    inputs = _raw_inputs(members, contents) if raw else tuple([_typed_input(tensor) for tensor in members])
+    inputs = _raw_inputs(request) if raw else tuple([_typed_input(tensor) for tensor in members])
     outputs = tuple([_requested(output) for output in message.outputs])
     wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST)) or raw
     types = content_types(message, parameters)
@@ -210,26 +214,27 @@ def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataTyp
     return name, datatype, checked_shape(list(tensor.shape), name)
 
 
-def _raw_inputs(members: Sequence[ModelInferRequest.InferInputTensor], contents: Sequence[Part]) -> tuple[Tensor, ...]:
+def _raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
+    members, contents, raw_name = request.message.inputs, request.raw, request.raw_name
     if len(contents) != len(members):
         for tensor in members:  # one in shared memory has no contents
             _parameters(tensor.parameters, What("input", tensor.name))
-        raise _wrong_count(members, len(contents))
+        raise _wrong_count(members, len(contents), raw_name)
     tensors = []
     for tensor, raw in zip(members, contents, strict=True):
         if tensor.HasField("contents") and tensor.contents.ByteSize():
             what = What("input", tensor.name)
-            raise InvalidInput(f"{what} has 'contents' beside 'raw_input_contents': only one of them is possible")
+            raise InvalidInput(f"{what} has 'contents' beside '{raw_name}': only one of them is possible")
         tensors.append(from_raw(*_described(tensor), raw))
     return tuple(tensors)
 
 
-def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: int) -> InvalidInput:
+def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: int, raw_name: str) -> InvalidInput:
     inputs = counted(len(members), "input")
     if count > len(members):
-        return InvalidInput(f"'raw_input_contents' has {count} entries for {inputs}")
+        return InvalidInput(f"'{raw_name}' has {count} entries for {inputs}")
     what = What("input", members[count].name)
-    return InvalidInput(f"{what} has no entry in 'raw_input_contents': there are {count} for {inputs}")
+    return InvalidInput(f"{what} has no entry in '{raw_name}': there are {count} for {inputs}")
 
 
 def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:

@@ -142,7 +142,7 @@ def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
         if any(len(value) for _, value in _given(own, tensor.name)):
             what = named(tensor.name)
             raise InvalidInput(f"{what} has 'contents' beside 'rawInputContents': only one of them is possible")
-    operation = rpc_infer.decode_all(rpc_infer.ProtoRequest(message, parts))
+    operation = rpc_infer.decode_all(rpc_infer.ProtoRequest(message, parts, RAW[0]))
     parameters = operation.parameters
     wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST))
     wants_raw = wants_raw or bool(raw) or not message.inputs
@@ -222,7 +222,7 @@ def _values(contents: Any, datatype: DataType, name: str) -> Any:
             raise InvalidInput(f"{named(name)} is {datatype.name} and has '{LOWER_CAMEL[field]}'; expected '{wanted}'")
     own = [value for field, value in given if field == datatype.contents]
     if len(own) > 1:
-        raise InvalidInput(f"{named(name)} has '{datatype.contents}' in two spellings")
+        raise InvalidInput(f"{named(name)} has '{LOWER_CAMEL[datatype.contents]}' in two spellings")
     return own[0] if own else []
 
 

@@ -279,7 +279,7 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (body("FP32", []), "'x' has 'contents' \\[\\]"),
     (body("FP32", {"fp32Contents": 1}), "'x' has 1 as 'fp32Contents'"),
     (body("FP32", {"fp64Contents": [1, 2, 3]}), "'x' is FP32 and has 'fp64Contents'; expected 'fp32Contents'"),
-    (body("FP32", {"fp32Contents": [1], "fp32_contents": [1]}), "two spellings"),
+    (body("FP32", {"fp32Contents": [1], "fp32_contents": [1]}), "'fp32Contents' in two spellings"),
     (body("FP32", None), "0 elements"),
     (body("FP32", {"fp32Contents": [1, None, 2]}), "'x' has null"),
     (body("FP32", {"fp32Contents": ["1", "x", "2"]}), "'x' has 'x' where FP32"),
@@ -300,7 +300,7 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (body("FP32", {"boolContents": [1]}, rawInputContents=["AAAA"]), "'contents' beside 'rawInputContents'"),
     (body("FP32", [], rawInputContents=["AAAA"]), "'x' has 'contents' \\[\\]; expected an object"),
     (body("FP32", {"fp32Contents": ""}, rawInputContents=["AAAA"]), "'x' has '' as 'fp32Contents'; expected an array"),
-    (body("FP32", {}, rawInputContents=["AAAA", "AAAA"]), "raw_input_contents.*2"),
+    (body("FP32", {}, rawInputContents=["AAAA", "AAAA"]), "'rawInputContents' has 2 entries for 1 input"),
     (body("FP32", {}, rawInputContents="AAAA"), "rawInputContents.*expected one array"),
     (body("FP32", {}, rawInputContents=["A"]), "rawInputContents.*not base64"),
     (body("FP32", {}, rawInputContents=[["A"]]), "rawInputContents.*not base64"),
@@ -310,6 +310,13 @@ def test_what_is_no_request_is_refused_by_name(text: bytes, told: str) -> None:
     """The refusal names the input, the value, and what was expected."""
     with pytest.raises(InvalidInput, match=told):
         decoded(text)
+
+
+def test_an_input_without_raw_contents_is_refused_in_jsons_spelling() -> None:
+    """Protobuf's name of the field would be a stranger in the client's document."""
+    inputs = [{"name": name, "datatype": "FP32", "shape": [1]} for name in ("x", "y")]
+    text = json.dumps({"modelName": "m", "inputs": inputs, "rawInputContents": ["AACAPw=="]}).encode()
+    assert refused(text) == "input 'y' has no entry in 'rawInputContents': there are 1 for 2 inputs"
 
 
 def test_a_long_array_of_texts_that_are_no_numbers_is_refused_by_the_first() -> None:
