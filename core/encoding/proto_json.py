@@ -16,7 +16,9 @@ from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 
 URL_SAFE: Final = str.maketrans("-_", "+/")
-INTEGER: Final = re.compile("-?[0-9]+")
+INTEGER: Final = re.compile("-?0*[0-9]{1,20}")
+"""A whole number of 64 bits, or of a few more."""
+Kind = tuple[str, Callable[[Any], bool]]
 LARGEST: Final = np.finfo(np.float32).max
 """The largest FP32. Its shortest digits are beyond it as a double, and readers of Python and JavaScript refuse them."""
 SHORTEST_DIGITS: Final = re.compile(rb"3\.4028235e\+?38")
@@ -84,35 +86,43 @@ def _wrong(value: Any, field: Any, where: str) -> Iterator[str]:
     if field.type == MESSAGE and isinstance(value, dict):
         yield from _wrong_members(value, field.message_type, f"{where}.")
         return
-    expected, fits = KINDS.get(field.type, OF_INTEGERS)
+    expected, fits = KINDS[field.type]
     if not fits(value):
         yield f"{where} is {shown(value)}; expected {expected}"
 
 
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, str):
-        return INTEGER.fullmatch(value) is not None
-    return type(value) is int or (isinstance(value, float) and value.is_integer())
+def _integers(bits: int, low: int) -> Kind:
+    """Returns the kind of whole numbers from `low` up, of so many values."""
+    high = low + 2**bits - 1
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, str):
+            return INTEGER.fullmatch(value) is not None and low <= int(value) <= high
+        return (type(value) is int or (isinstance(value, float) and value.is_integer())) and low <= value <= high
+
+    return f"a whole number of {bits} bits" + (", not below 0" if low == 0 else ""), fits
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-Kind = tuple[str, Callable[[Any], bool]]
 TEXT: Final[Kind] = ("a string", _is_text)
-NUMBER: Final[Kind] = ("a number", lambda value: type(value) in (int, float, str))
-OF_INTEGERS: Final[Kind] = ("a whole number", _is_integer)
+NUMBER: Final[Kind] = ("a number that a double holds", lambda value: type(value) in (int, float, str))
 KINDS: Final[Mapping[int, Kind]] = {
     1: NUMBER,
     2: NUMBER,
+    3: _integers(64, -(2**63)),
+    4: _integers(64, 0),
+    5: _integers(32, -(2**31)),
     8: ("true or false", lambda value: isinstance(value, bool)),
     9: TEXT,
     MESSAGE: ("an object", lambda _: False),
     12: TEXT,
+    13: _integers(32, 0),
     14: ("a name or a whole number", lambda value: isinstance(value, str) or type(value) is int),
 }
-"""The values of a field that are not objects, by FieldDescriptorProto.Type; those of all others are integers."""
+"""The values of a field that are not objects, by FieldDescriptorProto.Type. No message here has one of the others."""
 
 
 def to_bytes(text: str) -> bytes:
