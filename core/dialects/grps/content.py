@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, INT64, DataType, NDArray
+from core.dtype import BF16, BY_GRPS, BYTES, DATATYPES, FP32, FP64, INT64, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ModelFailed, shown
 from core.float16 import bf16_from_float, bf16_to_float
@@ -38,6 +38,8 @@ MAP_FIELDS: Final = {
     "s_d": FP64,
 }
 """The maps of GenericMapData, and the datatypes of their values."""
+FLAT_FIELDS: Final = tuple(datatype.grps_field for datatype in BY_GRPS.values())
+"""The fields of GenericTensor that hold elements."""
 LARGEST_SIZE: Final = 2**32 - 1
 """The largest dimension: uint32."""
 
@@ -92,6 +94,11 @@ class GrpsQuestion(NamedTuple):
 def carrier(datatype: DataType) -> DataType:
     """Returns the protocol's type that carries a datatype's elements."""
     return CARRIERS.get(datatype.name, datatype)
+
+
+def other_field(name: str, datatype: DataType, field: str) -> InvalidInput:
+    """Returns the refusal of a tensor whose elements are in `field`, which is not that of its datatype."""
+    return InvalidInput(f"{named(name)} has the dtype {datatype.grps} and '{field}'; expected '{datatype.grps_field}'")
 
 
 def element(value: bytes) -> NDArray[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.grps.content import (
+    FLAT_FIELDS,
     LARGEST_SIZE,
     MAP_FIELDS,
     TYPES,
@@ -26,10 +27,11 @@ from core.dialects.grps.content import (
     Tensors,
     Text,
     element,
+    other_field,
 )
 from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
 from core.dtype import BY_GRPS, BYTES, FP64, DataType
-from core.encoding import jsonio
+from core.encoding import jsonio, proto_json
 from core.errors import InvalidInput, TooMany, shown
 from core.tensor import Tensor, check_count, check_rank, checked_shape, named
 from core.wire import Part
@@ -88,6 +90,18 @@ def member(owner: Mapping[str, Any], name: str) -> Any:
     if other is not None:
         raise _doubled(name, camel(name))
     return value
+
+
+def _refuse_other_field(members: Mapping[str, Any], datatype: DataType, called: str) -> None:
+    """Raises InvalidInput if another datatype's field has elements, under the name that the client wrote."""
+    for field in (*FLAT_FIELDS, ALIAS):
+        for spelling in (field, camel(field)):
+            if not _is_empty(members.get(spelling)):
+                raise other_field(called, datatype, spelling)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, list | np.ndarray) and not len(value))
 
 
 def _doubled(one: str, other: str) -> InvalidInput:
@@ -156,6 +170,8 @@ def _tensor(value: Any, place: str) -> Tensor:
         if data is not None:
             raise _doubled(ALIAS, datatype.grps_field)
         data = alias
+    if _is_empty(data) and 0 not in shape:  # beside the right field, all others are ignored
+        _refuse_other_field(members, datatype, called)
     if isinstance(data, list) and len(data) > MOST_PARTS:
         check_count(len(data), shape, called)  # before each is read
     return flat(called, datatype, shape, [] if data is None else data)._replace(name=name)
@@ -214,10 +230,18 @@ def _value(field: str, key: str, value: Any) -> Tensor:
     return Tensor(key, BYTES, element(to_bytes(key, value) if field == "s_b" else value.encode()))
 
 
+def _bin_data(value: Any) -> Binary:
+    given = text(value, "bin_data")
+    try:
+        return Binary(proto_json.to_bytes(given))
+    except ValueError:
+        raise InvalidInput(f"'bin_data' is {shown(given)}; expected base64") from None
+
+
 _CONTENTS: Final[dict[str, Callable[[Any], Content]]] = {
     "str_data": lambda value: Text(text(value, "str_data")),
     "gtensors": _gtensors,
     "gmap": _map,
     "ndarray": lambda value: Numbers(nested("ndarray", value).array),
-    "bin_data": lambda value: Binary(to_bytes("bin_data", text(value, "bin_data"))),
+    "bin_data": _bin_data,
 }

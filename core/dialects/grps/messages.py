@@ -11,6 +11,7 @@ import numpy as np
 
 from core.bounds import check_number, check_parts
 from core.dialects.grps.content import (
+    FLAT_FIELDS,
     MAP_FIELDS,
     TYPES,
     Binary,
@@ -20,6 +21,7 @@ from core.dialects.grps.content import (
     Tensors,
     Text,
     element,
+    other_field,
 )
 from core.dialects.grps.status import SUCCESS, failure
 from core.dtype import BY_GRPS, BYTES, DATATYPES, FP32, FP64, INT64, DataType, NDArray
@@ -130,6 +132,8 @@ def _tensor(message: GenericTensor, packed: Packed, index: int) -> Tensor:
     datatype = _datatype(message.dtype, name)
     check_rank(len(message.shape), name)
     shape = checked_shape(list(message.shape), name)
+    if datatype.grps_field not in packed and 0 not in shape and not getattr(message, datatype.grps_field):
+        _refuse_other_field(message, packed, datatype, name)
     if datatype is BYTES:
         check_count(len(message.flat_string), shape, name)
         return Tensor(message.name, BYTES, shaped(_strings(message), shape, name))
@@ -141,6 +145,13 @@ def _tensor(message: GenericTensor, packed: Packed, index: int) -> Tensor:
         check_count(len(values), shape, name)
         elements = fields.array(values, len(values), ELEMENTS[field])
     return from_values(name, datatype, shape, elements)._replace(name=message.name)
+
+
+def _refuse_other_field(message: GenericTensor, packed: Packed, datatype: DataType, name: str) -> None:
+    """Raises InvalidInput if another datatype's field has elements."""
+    for field in FLAT_FIELDS:
+        if packed.get(field) or getattr(message, field):
+            raise other_field(name, datatype, field)
 
 
 def _datatype(number: int, name: str) -> DataType:

@@ -50,6 +50,14 @@ def scalar(name: str, datatype: DataType, value: Any) -> Tensor:
 
 def nested(name: str, value: Any) -> Tensor:
     """Returns FP32 in the shape of the numbers' nesting. Raises InvalidInput, also for a value without numbers."""
+    try:
+        return _nested(name, value)
+    except InvalidInput as error:
+        # The member is not an input: that is the model's only one, whatever its name is.
+        raise type(error)(error.message.removeprefix("input ")) from None
+
+
+def _nested(name: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray) and value.size and value.ndim <= MAX_RANK:
         return from_values(name, FP32, value.shape, value.reshape(-1))
     elements, shape = _flattened(name, value)
@@ -118,7 +126,7 @@ def _number(name: str, datatype: DataType, text: str) -> Any:
 
 def _wrong(name: str, datatype: DataType, value: Any) -> InvalidInput:
     kind = "strings" if datatype.is_bytes else "numbers" if datatype.is_float else "integers"
-    return InvalidInput(f"{named(name)} has {shown(value)} where {datatype.grps} needs {kind}")
+    return InvalidInput(f"{named(name)} has {shown(value)} where {datatype.name} needs {kind}")
 
 
 def to_bytes(name: str, text: str) -> bytes:

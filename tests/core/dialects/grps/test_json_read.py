@@ -146,6 +146,12 @@ def test_bytes_stand_in_json_for_who_has_no_other_content_type() -> None:
         asked({"bin_data": "/w=="})
 
 
+def test_bytes_that_are_not_base64_are_refused_by_their_own_name() -> None:
+    """They are not a value of the map s_b."""
+    with pytest.raises(InvalidInput, match=r"^'bin_data' is '\*'; expected base64$"):
+        asked({"bin_data": "*"}, binary=True)
+
+
 def test_what_is_there_counts_and_not_whether_it_is_true() -> None:
     """An empty text and a zero are data."""
     assert asked({"str_data": ""}).content == Text("")
@@ -179,9 +185,9 @@ WRONG = [
     (b'{"gmap": {"s_b": {"k": [1]}}}', "where s_b needs a string"),
     (b'{"gmap": {"s_i32": {"k": 2147483648}}}', "input 'k' has 2147483648, .* range for INT32"),
     (b'{"gmap": {"s_i64": {"k": "9223372036854775808"}}}', "out of range for INT64"),
-    (b'{"gmap": {"s_i32": {"k": null}}}', "input 'k' has null where DT_INT32 needs integers"),
+    (b'{"gmap": {"s_i32": {"k": null}}}', "input 'k' has null where INT32 needs integers"),
     (b'{"gmap": {"s_f": {"k": 1e39}}}', "out of range for FP32"),
-    (b'{"gmap": {"s_d": {"k": [1]}}}', "where DT_FLOAT64 needs numbers"),
+    (b'{"gmap": {"s_d": {"k": [1]}}}', "where FP64 needs numbers"),
 ]  # fmt: skip
 WRONG_TENSORS = [
     ({"name": 5}, "'name' is 5; expected a string"),
@@ -206,9 +212,14 @@ WRONG_TENSORS = [
     ({"shape": ["99999999999"]}, "in its shape"),
     ({"shape": [1] * 33}, "33 dimensions"),
     ({"flat_int32": [1, 2, 3]}, "input 'x' has 3 elements"),
-    ({"flat_int32": ..., "flat_float32": [1, 2]}, "input 'x' has 0 elements"),
+    ({"flat_int32": ..., "flat_float32": [1, 2]}, "has the dtype DT_INT32 and 'flat_float32'; expected 'flat_int32'"),
+    ({"flat_int32": None, "flatInt64": [1, 2]}, "has the dtype DT_INT32 and 'flatInt64'; expected 'flat_int32'"),
+    ({"flat_int32": ..., "flat_double": [1, 2]}, "has the dtype DT_INT32 and 'flat_double'; expected 'flat_int32'"),
+    ({"flat_int32": ..., "flat_string": "a"}, "has the dtype DT_INT32 and 'flat_string'; expected 'flat_int32'"),
+    ({"flat_int32": [], "flatFloat64": [1, 2]}, "has the dtype DT_INT32 and 'flatFloat64'; expected 'flat_int32'"),
+    ({"flat_int32": ..., "flat_float32": []}, "input 'x' has 0 elements"),
     ({"flatInt32": [1, 2]}, "'flat_int32' and 'flatInt32' are the same member"),
-    ({"flat_int32": [[1, 2]]}, r"input 'x' has \[1, 2\] where DT_INT32 needs integers"),
+    ({"flat_int32": [[1, 2]]}, r"input 'x' has \[1, 2\] where INT32 needs integers"),
     ({"flat_int32": [1, 2**31]}, "input 'x' has 2147483648, which is out of range for INT32"),
 ]  # fmt: skip
 

@@ -116,7 +116,10 @@ def test_other_fields_than_the_types_own_are_ignored() -> None:
     ({"dtype": 2, "flat_int8": [1, -129]}, "input 'x' has -129, which is out of range for INT8"),
     ({"dtype": 6, "flat_float16": [1, 65536]}, "input 'x' has 65536.0, which is out of range for FP16"),
     ({"dtype": 9, "flat_string": ["a"]}, "input 'x' has 1 element"),
-    ({"dtype": 7}, "input 'x' has 0 elements"),
+    ({"dtype": 7}, "input 'x' has the dtype DT_FLOAT32 and 'flat_int32'; expected 'flat_float32'"),
+    ({"dtype": 9}, "input 'x' has the dtype DT_STRING and 'flat_int32'; expected 'flat_string'"),
+    ({"dtype": 5, "flat_int32": [], "flat_float32": [1, 2]}, "has the dtype DT_INT64 and 'flat_float32'; expected 'fl"),
+    ({"flat_int32": []}, "input 'x' has 0 elements"),
 ])  # fmt: skip
 @pytest.mark.parametrize("padding", [0, COUNT], ids=["small", "large"])
 def test_a_tensor_that_contradicts_itself_is_refused_by_its_name(members: Any, told: str, padding: int) -> None:
