@@ -5,6 +5,7 @@ The model defines the protocol. This module defines the results that it may retu
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -63,7 +64,9 @@ def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
         request = _request(call.request)
         selector = request.query.get("model") or _only(path, models)
         if method == "HEAD":
-            return Custom(ModelRef(selector, dashed=True), request._replace(method="GET")), _without_stream
+            return Custom(ModelRef(selector, dashed=True), request._replace(method="GET")), partial(
+                answer, is_head=True
+            )
         return Custom(ModelRef(selector, dashed=True), request), answer
 
     return Route(method, path, decode, "", Waits.LONG, Right.INFER)
@@ -85,8 +88,8 @@ def _only(path: str, models: Iterable[str]) -> str:
     return first
 
 
-def answer(result: Any) -> HttpResponse | HttpStream:
-    """Writes a model's result as HTTP: a body, or (status, headers, body).
+def answer(result: Any, *, is_head: bool = False) -> HttpResponse | HttpStream:
+    """Writes a model's result as HTTP: a body, or (status, headers, body). `is_head`: the edge does not send the body.
 
     A body is bytes, text, a value that JSON can carry, or a generator of bytes or text. It is left out if the status
     has no body (204, 304). Raises ModelFailed for anything else.
@@ -98,6 +101,8 @@ def answer(result: Any) -> HttpResponse | HttpStream:
         return HttpStream(status, _headers(given), ())  # unlike a whole answer, a stream has no Content-Length
     if isinstance(body, Generator):
         headers, chunks = _headers(given, TYPES[bytes]), _chunks(body)
+        if is_head:
+            return HttpStream(status, headers, ())  # the body, which may have no end, is not begun
         # A failure before the first piece has its own status: no status line was sent yet.
         return HttpStream(status, headers, _begun(tuple(islice(chunks, 1)), chunks))
     if isinstance(body, str | bytes):
@@ -107,12 +112,6 @@ def answer(result: Any) -> HttpResponse | HttpStream:
     except (TypeError, ValueError) as error:
         raise ModelFailed(f"http answered with {type(body).__name__}, which JSON cannot carry: {error}") from None
     return HttpResponse(status, _headers(given, "application/json"), (text,))
-
-
-def _without_stream(result: Any) -> HttpResponse | HttpStream:
-    """Writes the answer to HEAD, whose body the edge does not send. A stream, which may be endless, is not begun."""
-    written = answer(result)
-    return written if isinstance(written, HttpResponse) else written._replace(chunks=())
 
 
 def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
