@@ -155,26 +155,10 @@ class Deferred(NamedTuple):
 
 
 Operation = (
-    ServerLive
-    | ServerReady
-    | ServerMetadata
-    | ServerOverview
-    | ServerSeries
-    | ListModels
-    | RepositoryIndex
-    | ModelReady
-    | ModelMetadata
-    | ModelStatus
-    | ModelStatistics
-    | Load
-    | Unload
-    | SetOnline
-    | Infer
-    | Stream
-    | Explain
-    | Custom
-    | Deferred
-)
+    ServerLive | ServerReady | ServerMetadata | ServerOverview | ServerSeries | ListModels | RepositoryIndex
+    | ModelReady | ModelMetadata | ModelStatus | ModelStatistics | Load | Unload | SetOnline
+    | Infer | Stream | Explain | Custom | Deferred
+)  # fmt: skip
 """What a client can ask. One version of a model answers the last five, from decoding to reply."""
 
 
