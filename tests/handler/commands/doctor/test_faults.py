@@ -229,7 +229,13 @@ FAULTS = [
     Fault("repository-uri", "DRAGOMAN_REPOSITORY", "s3://bucket/prefix", lambda at: elsewhere(at, to="s3:///models")),
     Fault("credentials-missing", "s3://", "aws configure", bucket(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")),
     Fault("credentials-wrong", "s3://", "AWS_SECRET_ACCESS_KEY", bucket(AWS_SECRET_ACCESS_KEY="wrong")),  # noqa: S106 - it is wrong
-    Fault("region", "s3://", "AWS_REGION", bucket(AWS_REGION="eu-west-1", AWS_DEFAULT_REGION="eu-west-1")),
+    Fault(
+        "region",
+        "AWS_REGION",
+        "set AWS_REGION=",
+        bucket(AWS_REGION="eu-west-1", AWS_DEFAULT_REGION="eu-west-1"),
+        "warning",
+    ),
     Fault(
         "no-such-bucket", "s3://", "aws s3 mb", lambda at: (at.bucket(), elsewhere(at, to="s3://no-such-bucket/models"))
     ),
