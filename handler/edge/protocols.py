@@ -41,8 +41,12 @@ def refuse(error: ServingError, scope: Scope) -> HttpResponse:
 
 
 def phrased(dialect: Dialect, error: ServingError, method: str, path: str, own_id: bytes) -> HttpResponse:
-    """Returns a refusal in the words of a protocol. If the client has sent an id, JSON ends with a member for it."""
-    refusal = dialect.refuse(error, method, path)
+    """Returns a refusal in the words of a protocol, with the id that the client has sent."""
+    return identified(dialect.refuse(error, method, path), dialect, own_id)
+
+
+def identified(refusal: HttpResponse, dialect: Dialect, own_id: bytes) -> HttpResponse:
+    """Returns a refusal whose JSON ends with a member for the id, if the client has sent one."""
     if not own_id or not dialect.id_member or JSON not in refusal.headers:
         return refusal
     member = jsonio.dumps({dialect.id_member: own_id.decode()})

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from core.deadline import Deadline
@@ -32,7 +33,7 @@ from handler.edge.leaving import Leaving
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.record import RECORD, Record, own_id, refused
 from handler.edge.ongoing import Ongoing
-from handler.edge.protocols import INTERNAL, Destination, RouteMatch, Routes, phrased
+from handler.edge.protocols import INTERNAL, Destination, RouteMatch, Routes, identified, phrased
 from handler.edge.timing import Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
@@ -97,6 +98,7 @@ class Rest:
         try:
             answer = self._tools.dispatcher.at_once(self._job(head, body, models, record), match.route.waits)
             if answer is not None:
+                answer = _repeating(answer, match.dialect, record)
                 exchange.lines_of(answer.headers)
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, match.dialect, record.method, match.path)
@@ -130,6 +132,8 @@ class Rest:
                 answer = await self._later(job, route.waits, receive)
             if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
                 answer = await self._whole(answer, record.timing)
+            if answer is not None:
+                answer = _repeating(answer, dialect, record)
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, dialect, scope["method"], destination.path)
         if answer is not None:
@@ -223,6 +227,13 @@ def _json_in(headers: Headers, dialect: Dialect) -> int:
     """Returns the bytes of a body's JSON, before its tensors; 0 if no tensors follow."""
     name = dialect.json_length
     return exchange.length_in(headers, name) if name else 0
+
+
+def _repeating(answer: HttpResponse | HttpStream, dialect: Dialect, record: Record) -> HttpResponse | HttpStream:
+    """Returns an answer that says "not ready" or "not found" with the client's own id. A model's own stays."""
+    if answer.status < HTTPStatus.BAD_REQUEST or not isinstance(answer, HttpResponse) or record.timing.use is not None:
+        return answer
+    return identified(answer, dialect, record.own_id)
 
 
 def _failure(error: Exception, dialect: Dialect, method: str, path: str) -> HttpResponse:

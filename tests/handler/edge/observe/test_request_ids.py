@@ -181,6 +181,20 @@ def test_a_clients_id_is_in_the_line_and_in_the_error(what: str, capsys: pytest.
     assert rests[1:] == (rests[0],) * 3
 
 
+@pytest.mark.parametrize(("path", "status"), [
+    ("/v2/models/half_plus_three/ready", 503), ("/v1/models/nobody", 404), ("/grps/v1/health/ready", 503),
+    ("/v1/models/half_plus_three/versions/9", 404),
+])  # fmt: skip
+def test_a_negative_answer_has_the_clients_id(path: str, status: int) -> None:
+    """It is not the refusal of a request, but it says why. GRPS's own form has a place for the id in it."""
+    with closing(make()) as app:
+        app.registry.set_online(online=False)
+        for own in (OWN, *INVALID):
+            headers = [(b"x-request-id", own.encode())] if own else []
+            found, _, content = ask(app, "GET", path, headers=headers)
+            assert (found, own_members(content)[0]) == (status, OWN if own == OWN else None)
+
+
 @pytest.mark.parametrize(("path", "more"), [
     (INFER, {}), ("/v1/models/nobody:predict", {}), ("/odd", {}), (SERVICE + "ModelInfer", {}),
     (INFER, {"isBase64Encoded": True, "body": "%"}), (SERVICE + "Odd", {"isBase64Encoded": True, "body": "%"}),
