@@ -212,7 +212,7 @@ class Function:
 
     def _answered(self, event: Any, http: HttpEvent) -> Any:
         try:
-            normal, http.root, form, http.raw_path = normalised(event, self._base_path)
+            normal, http.root, form, http.raw_path = normalised(event, self._base(http))
         except ServingError as error:
             return self._refused(error, event, http)
         is_deflated = form is EventForm.REST and not http.streamed  # a gateway that streams does not compress
@@ -233,12 +233,16 @@ class Function:
         excess = too_large(response, form)
         return response if excess is None else self._refused(excess, event, http, timing_of(response))
 
+    def _base(self, http: HttpEvent) -> str:
+        """Returns the base path of the gateway's mapping, which has none for an event without a gateway."""
+        return "" if http.invoked else self._base_path
+
     def _refused(self, error: ServingError, event: Any, http: HttpEvent, timing: str | None = None) -> dict[str, Any]:
         """Returns the refusal of an event without an answer, in its path's protocol and in its own form.
 
         `timing`: Server-Timing of the answer that it replaces.
         """
-        scope = http.scope or scope_of(event, self._base_path)
+        scope = http.scope or scope_of(event, self._base(http))
         refusal = http.refuse(error, scope, refuse(error, scope))
         if self.app is not None and self.app.gate.sharing is not None:
             refusal = refusal._replace(headers=tuple(self.app.gate.sharing.shared(scope, refusal.headers)))

@@ -343,6 +343,15 @@ def test_a_direct_invocation_is_answered_with_the_protocols_object(function: Fun
     assert binary == {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
 
 
+def test_a_direct_invocation_has_no_base_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes through no mapping of a gateway, whose path may begin as the protocol's own."""
+    monkeypatch.setenv("DRAGOMAN_BASE_PATH", "v2")
+    x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
+    with closing(Function()) as function:
+        assert function({"model_name": "half_plus_three", "inputs": [x]}, None)["outputs"][0]["data"] == [3.5]
+        assert function(http("GET", "/v2/v2/health/live"), None)["statusCode"] == 200
+
+
 def test_wrong_settings_are_told_to_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception at import would be a 502 without a reason, and another start at each request."""
     monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "maybe")
