@@ -76,7 +76,10 @@ class Loading:
         try:
             return self._loaded(version, folder, loader, progress, spared)
         except (ServingError, OSError) as error:
-            if isinstance(error, StillLoading) or _is_there(folder, files):
+            if isinstance(error, StillLoading):
+                raise
+            if _is_there(folder, files):
+                self._repository.doubt(folder)
                 raise
             gone = f"version {files.number} of model {version.name!r} was removed during its load"
             raise Gone(gone) from error

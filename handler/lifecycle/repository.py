@@ -202,6 +202,12 @@ class Repository:
             f"version {version.number} of model {listing.name!r} is being replaced: try again when it is complete"
         )
 
+    def doubt(self, folder: Folder) -> None:
+        """Notes that a fetched version did not load: what was fetched may have changed on the disk since."""
+        doubt = getattr(self._store, "doubt", None)
+        if doubt is not None:
+            doubt(folder)
+
     def _again(self, listing: Listing, version: Version, deadline: Deadline) -> Version | None:
         """Returns the version as the store has it now, None if it has gone."""
         self.inventory.forget()

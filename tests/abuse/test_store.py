@@ -324,6 +324,24 @@ def test_questions_about_a_model_in_memory_do_not_wait_for_a_store_that_hangs(lo
     assert got == [(200, True)] * len(questions)
 
 
+def test_a_fetched_file_that_has_changed_on_the_disk_is_fetched_again(
+    local: Local, settings: Settings, stand_in: StandIn
+) -> None:
+    """A version would else be lost on this machine for good. One that is broken in the store is not fetched again."""
+    publish(stand_in, "m")
+    publish(stand_in, "broken", b"no graph")
+    assert (infer(local, "m"), infer(local, "broken")) == (200, 503)
+    for fetched in settings.cache.rglob("model.onnx"):
+        if fetched.stat().st_size == len(ONNX):
+            fetched.write_bytes(bytes(len(ONNX)))
+    later = Local(App(settings))
+    statuses = [later.call("POST", f"/v2/repository/models/{name}/load").status for name in ("m", "broken") * 3]
+    assert statuses == [503, 503, 200, 503, 200, 503]
+    assert infer(later, "m") == 200
+    later.close()
+    assert [stand_in.gets().count(f"p/{name}/1/model.onnx") for name in ("m", "broken")] == [2, 1]
+
+
 @pytest.fixture
 def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Registry]:
     """Makes a registry of version 1 of `m`, which version 2 replaces at the given step of a load."""

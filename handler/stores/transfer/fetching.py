@@ -4,14 +4,14 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final, Protocol, TypeVar
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError, shown
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Gone, WrongContent
 from handler.stores.cache import Cache, Place, digest, unwritable
-from handler.stores.checksums import Checksum
+from handler.stores.checksums import MD5, Checksum, is_of
 from handler.stores.contents import KnownContents, of_bytes
 from handler.stores.directory import LONGEST_NAME
 from handler.stores.journal import Parts
@@ -73,6 +73,7 @@ class Fetcher:
         self._cache = Cache.of(settings)
         self._contents = KnownContents(again=settings.cache_shared)
         self._streams = most_streams(settings.cpus)
+        self._doubts: dict[Path, bool] = {}  # of folders that did not load: whether that was looked into
         self.proved = False
 
     def read(self, model: str, path: str, progress: Progress) -> bytes | None:
@@ -118,6 +119,10 @@ class Fetcher:
         except Tampered as tampered:
             raise WrongContent(tampered.path.partition("/")[2]) from None
 
+    def doubt(self, folder: Path) -> None:
+        """Notes that a version did not load, so that its files are compared with the store's before the next time."""
+        self._doubts.setdefault(folder, False)
+
     def _settled(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         for _ in range(REPLACEMENTS):
             try:
@@ -143,17 +148,28 @@ class Fetcher:
             return self._contents.add(place.publish(content), _digests(known))
 
     def _held(self, place: Place, content: str, files: Sequence[Known], version: str) -> Folder | None:
-        """Returns the version in the cache. Drops one that lacks a file, or does not have the wanted digests.
+        """Returns the version in the cache. Drops one that lacks a file, or does not have the wanted content.
 
-        Machines remove old files from /tmp one by one (systemd-tmpfiles, tmpreaper).
+        Machines remove old files from /tmp one by one (systemd-tmpfiles, tmpreaper), and disks fail.
         """
         folder = place.held(content)
-        if folder is None or (_is_whole(folder, files) and self._contents.has(folder, _digests(files))):
+        if folder is None:
+            return None
+        is_right = _is_whole(folder, files) and self._contents.has(folder, _digests(files))
+        if is_right and not self._is_spoilt(folder, files):
             return folder
         log.warning("version %s in DRAGOMAN_CACHE is not the fetched one: it is fetched again", version)
         del folder
         place.drop(content)
         return None
+
+    def _is_spoilt(self, folder: Folder, files: Sequence[Known]) -> bool:
+        """Decides whether a version that did not load has other bytes than the store. Looks once, at all of them."""
+        if self._doubts.get(folder.path, True):
+            return False
+        self._doubts[folder.path] = True
+        known = [each for each in files if MD5.fullmatch(each.etag or "")]
+        return not all(is_of(Checksum("md5", str(each.etag)), _path(folder, each)) for each in known)
 
     def _known(self, model: str, file: File, progress: Progress, stack: ExitStack) -> Known:
         """Returns a file with size and ETag. Where listing is not permitted, they come from the head of a GET."""
@@ -241,8 +257,12 @@ def _named(path: str, model: str) -> str:
 
 def _is_whole(folder: Folder, files: Sequence[Known]) -> bool:
     """Decides whether a version in the cache has all of its files, in their sizes."""
-    sizes = {folder.path / each.path.partition("/")[2]: each.size for each in files}
+    sizes = {_path(folder, each): each.size for each in files}
     return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
+
+
+def _path(folder: Folder, file: Known) -> Path:
+    return folder.path / file.path.partition("/")[2]
 
 
 def _digests(files: Sequence[Known]) -> dict[str, Checksum]:

@@ -30,6 +30,10 @@ class FetchedStore:
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         return self._fetcher.fetch(model, version, files, progress)
 
+    def doubt(self, folder: Folder) -> None:
+        """Compares the files of a version that did not load with the store's, before it is loaded again."""
+        self._fetcher.doubt(folder.path)
+
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""
         self.remote.disconnect()
