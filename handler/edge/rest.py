@@ -5,8 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import Deadline
 from core.errors import ModelFailed, ServingError, TooLarge, shown
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from handler.edge.dispatch.threads import Threads
 
 log = logging.getLogger(__name__)
+NEGATIVE: Final = 400
+"""From this status on, an answer says no."""
 
 
 class Tools(NamedTuple):
@@ -231,7 +232,7 @@ def _json_in(headers: Headers, dialect: Dialect) -> int:
 
 def _repeating(answer: HttpResponse | HttpStream, dialect: Dialect, record: Record) -> HttpResponse | HttpStream:
     """Returns an answer that says "not ready" or "not found" with the client's own id. A model's own stays."""
-    if answer.status < HTTPStatus.BAD_REQUEST or not isinstance(answer, HttpResponse) or record.timing.use is not None:
+    if answer.status < NEGATIVE or not isinstance(answer, HttpResponse) or record.timing.use is not None:
         return answer
     return identified(answer, dialect, record.own_id)
 
