@@ -5,7 +5,11 @@ rounds: a bare uvicorn process that answers as many canned bytes to the same req
 numpy, in this process (no HTTP, no validation) and behind a bare uvicorn of their own.
 """
 
+import os
+import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +20,16 @@ import orjson
 
 from benchmarks import client, control, repository
 from benchmarks.measure import Row, interleaved, row, seconds, table
-from benchmarks.server import OURS, uvicorn
+from benchmarks.server import OURS, process, uvicorn
 
 BAR_TINY = 1.7
 BAR_BINARY = 1.15
 BAR_STRINGS = 2.5
 BAR_STRINGS_BINARY = 4.0
+BAR_PAUSES = 1.15
+PAUSES = 10
+PAUSE = 0.2, 0.07
+"""Seconds that a server runs, and that it is stopped."""
 # The p50 of the project's first prototype, divided by the p50 of the same prototype with orjson for reading.
 PROTOTYPE = {"image": 3.5 / 7.1, "batch": 1.0 / 1.3, "large": 4.6 / 3.9}
 ALLOWANCE = 1.5
@@ -180,6 +188,36 @@ def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> 
     return row(f"{case.name}, 8 connections", taken["ours"], taken["control"], "ms/answer")
 
 
+def after_pauses(case: Case, rounds: int, duration: float) -> Row:
+    """Compares a server with itself before it was stopped some times, as a quota of the processor stops a container.
+
+    Its requests took as long as the pauses, which says nothing of the model.
+    """
+    taken: dict[str, list[float]] = {"after": [], "before": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            repository.make(Path(folder))
+            environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": case.model, "DRAGOMAN_LOG_LEVEL": "WARNING"}
+            with process("handler.asgi:app", environ, http=OURS) as (server, port):
+                client.throughput(port, case.wire, duration)
+                taken["before"].append(1e3 / client.throughput(port, case.wire, duration))
+                pauses = threading.Thread(target=pause, args=(server.pid,))
+                pauses.start()
+                client.throughput(port, case.wire, PAUSES * sum(PAUSE))
+                pauses.join()
+                taken["after"].append(1e3 / client.throughput(port, case.wire, duration))
+    return row(f"{case.name}, 8 connections, after pauses", taken["after"], taken["before"], "ms/answer", BAR_PAUSES)
+
+
+def pause(pid: int) -> None:
+    run, stop = PAUSE
+    for _ in range(PAUSES):
+        time.sleep(run)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(stop)
+        os.kill(pid, signal.SIGCONT)
+
+
 @contextmanager
 def servers() -> Iterator[tuple[int, int]]:
     """Yields the ports of ours, with the models of `repository` loaded, and of the control."""
@@ -206,6 +244,7 @@ def main(*, quick: bool = False) -> list[Row]:
         rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
         for case in (TINY, IMAGE_BINARY, *JSON_CASES, *STRINGS):
             rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
+    rows.append(after_pauses(TINY, 3 if quick else 5, duration))
     print(table("Requests as `dragoman serve` answers them: against a bare echo, and against orjson + numpy", rows))
     return rows
 

@@ -26,7 +26,16 @@ OURS = "handler.edge.server.protocol:BoundedHttp"
 def uvicorn(
     app: str, environ: Mapping[str, str] | None = None, *, http: str = "httptools", quiet: bool = False
 ) -> Iterator[int]:
-    """Yields the port of `app` under uvicorn with uvloop and httptools, without an access log of uvicorn's.
+    """Yields the port of `app` under uvicorn; see `process`."""
+    with process(app, environ, http=http, quiet=quiet) as (_, port):
+        yield port
+
+
+@contextmanager
+def process(
+    app: str, environ: Mapping[str, str] | None = None, *, http: str = "httptools", quiet: bool = False
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yields the process and the port of `app` under uvicorn with uvloop, without an access log of uvicorn's.
 
     `http`: uvicorn's protocol, or OURS. `quiet`: what it writes goes nowhere.
     """
@@ -34,13 +43,13 @@ def uvicorn(
     command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", http]
     command += ["--log-level", "warning", "--no-access-log"]
     output = subprocess.DEVNULL if quiet else None
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})}, stderr=output)
+    started = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})}, stderr=output)
     try:
-        wait(process, port)
-        yield port
+        wait(started, port)
+        yield started, port
     finally:
-        process.terminate()
-        process.wait(30)
+        started.terminate()
+        started.wait(30)
 
 
 def wait(process: subprocess.Popen[bytes], port: int) -> None:

@@ -62,7 +62,7 @@ class Loaded:
     """
 
     __slots__ = (
-        *("__weakref__", "_gate", "_pace", "_steady", "_traffic"),
+        *("__weakref__", "_computes", "_gate", "_pace", "_steady", "_traffic"),
         *("born", "folder", "last_use", "model", "note", "uses", "version"),
     )
 
@@ -79,6 +79,8 @@ class Loaded:
         self._pace = pace
         # Requests that run together need a thread in which they meet.
         self._steady = model.steady and model.spec.batching is None
+        # Its time without the processor is that of the machine. Of other devices, and of steps on them, it is its own.
+        self._computes = not model.spec.providers and model.spec.platform != "pipeline"
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -106,12 +108,12 @@ class Loaded:
 
     def record(self, durations: Sequence[int], size: int, protocol: str = "", rows: int = 1, *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
-        ns = sum(durations)
+        ns = sum(durations) + sum(durations[2:3]) - durations[0]  # failures have no durations[2]
+        cpu = most_cpu() if ns >= QUICK_NS and self._computes else None
+        self._pace.time(ns, size, success=success, steady=self._steady, cpu=cpu)
         _ENDED.append((self._traffic, time.monotonic(), durations, protocol, rows, success))
         if len(_ENDED) >= MOST_ENDED:
             settle()
-        ns += sum(durations[2:3]) - durations[0]  # failures have no durations[2]
-        self._pace.time(ns, size, success=success, steady=self._steady)
 
     def asked(self, ns: int, kind: str, *, success: bool) -> None:
         """Counts one question that is not an inference; see Traffic.asked."""
@@ -127,7 +129,8 @@ class Loaded:
 
     def hesitate(self) -> None:
         """Notes that a request takes long, before it has ended."""
-        self._pace.time(SLOW_NS + 1, 0, success=True, steady=False)
+        cpu = most_cpu() if self._computes else None
+        self._pace.time(SLOW_NS + 1, 0, success=True, steady=False, cpu=cpu)
 
 
 class Traffic:
@@ -210,8 +213,28 @@ _ENDED: Final[deque[Ended]] = deque()
 _SETTLING: Final = threading.Lock()
 
 
+class _Look(threading.local):
+    """The processor's time of a thread at the last look."""
+
+    ns = 0
+
+
+_LOOK: Final = _Look()
+
+
+def most_cpu() -> int:
+    """Returns the nanoseconds of the processor that this thread has used since the last call.
+
+    A request that began since then has used no more. A look takes half a microsecond, so an event loop looks at every
+    64th request, and a thread of the pool at each.
+    """
+    before, _LOOK.ns = _LOOK.ns, time.thread_time_ns()
+    return _LOOK.ns - before
+
+
 def settle() -> None:
     """Counts the inferences that have ended. Who reads their numbers calls it first."""
+    most_cpu()
     with _SETTLING:
         for _ in range(len(_ENDED)):  # only this thread takes from it
             traffic, at, durations, protocol, rows, success = _ENDED.popleft()
@@ -238,14 +261,20 @@ class Pace:
         """`size`: bytes of the request's body."""
         return size <= self._bytes and self._runs >= self._needed
 
-    def time(self, ns: int, size: int, *, success: bool, steady: bool) -> None:
-        """Counts a request. `ns`: its time, as QUICK_NS defines it. `steady`: similar requests take similar times."""
+    def time(self, ns: int, size: int, *, success: bool, steady: bool, cpu: int | None = None) -> None:
+        """Counts a request. `ns`: its time, as QUICK_NS defines it. `steady`: similar requests take similar times.
+
+        `cpu`: nanoseconds of the processor in its thread, at most; None if they are not known, or say nothing. A busy
+        machine, a quota and the interpreter's lock take a thread's time, and none of these. Without that, a model would
+        not return to the event loop from threads that take each other's time.
+        """
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
-        if ns < QUICK_NS and steady:
+        was_short = ns < QUICK_NS or (cpu is not None and 2 * cpu < QUICK_NS and ns <= SLOW_NS and success)
+        if was_short and steady:
             self._runs = min(MOST_QUICK_RUNS * self._needed, self._runs + 1)
             self._bytes = max(self._bytes, size)
-        elif ns <= SLOW_NS:
+        elif ns <= SLOW_NS or (cpu is not None and 2 * cpu < SLOW_NS):
             self._runs //= 2
         else:
             self._runs = self._bytes = 0

@@ -101,7 +101,7 @@ class Threads:
             return await asyncio.get_running_loop().run_in_executor(self._probers, job.run)
         spec = job.spec()
         job.timing.is_misplaced = spec is None and job.timing.use is None
-        work: Callable[[], T] | BatchPart = job.run
+        work: Callable[[], T] | BatchPart = job.run_apart
         if spec is not None and spec.batching is not None and waits is Waits.MODEL:
             work = BatchPart(job.steps, spec, job.codec.size, gathers=not alone)
         answer: T = await self._workers.run(work, spec, admitted=alone, until=deadline.at, owner=job.timing)

@@ -1,14 +1,16 @@
 """handler.lifecycle.usage: statistics, and which models are quick."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from core.operations import ModelRef, ModelSpec
 from core.statistics import BatchCount, Count, Statistics
+from handler.lifecycle import usage
 from handler.lifecycle.usage import (
     _ENDED,
     MOST_ENDED,
@@ -22,6 +24,7 @@ from handler.lifecycle.usage import (
     MemoryGate,
     Pace,
     Traffic,
+    most_cpu,
 )
 from handler.stores import Folder
 from tests.handler.lifecycle.samples import PATIENT, M, add, get, record, registry, say
@@ -54,8 +57,11 @@ def test_numbers_are_kept_by_version(root: Path) -> None:
     assert [c.ns for c in (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)] == [1, 2, 3, 4]
 
 
-def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(root: Path) -> None:
+def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Refusals and longer bodies prove nothing, longer requests end the run, and a very long one begins a probation."""
+    monkeypatch.setattr(usage, "most_cpu", lambda: SLOW_NS)  # what takes long here computes
     models, ref = registry(root), M
     assert not models.is_quick(ref, 0)
     get(models, ref)
@@ -113,7 +119,7 @@ def test_a_version_that_was_never_asked_has_only_zeros() -> None:
 
 def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure counts its time, and none of the steps; the time of the last success stays."""
-    clocks = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 100.0)
+    clocks = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 100.0, thread_time_ns=lambda: 0)
     monkeypatch.setattr("handler.lifecycle.usage.time", clocks)
     traffic = Traffic()
     for at, durations in ((99.005, (1, 2, 3, 4)), (99.007, (10, 20, 30, 40))):
@@ -194,6 +200,55 @@ def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int
     assert timed(*runs).is_quick(10) is is_quick
 
 
+@pytest.mark.parametrize(("runs", "needed"), [
+    ([(QUICK_RUNS, SLOW_NS, QUICK_NS // 2 - 1)], 0),
+    ([(QUICK_RUNS, QUICK_NS, QUICK_NS // 2)], QUICK_RUNS),
+    ([(QUICK_RUNS, SLOW_NS + 1, 1)], QUICK_RUNS),
+    ([(4 * QUICK_RUNS, 1, None), (3, SLOW_NS + 1, SLOW_NS // 2 - 1)], QUICK_RUNS - 8),
+    ([(QUICK_RUNS, 1, None), (1, SLOW_NS + 1, SLOW_NS // 2)], PROBATION * QUICK_RUNS),
+    ([(QUICK_RUNS, 1, None), (1, SLOW_NS + 1, None)], PROBATION * QUICK_RUNS),
+])  # fmt: skip
+def test_time_without_the_processor_says_nothing_of_a_model(
+    runs: list[tuple[int, int, int | None]], needed: int
+) -> None:
+    """A thread that others interrupt comes back to the event loop, and a pause of the process is no probation."""
+    pace = Pace()
+    for times, ns, cpu in runs:
+        for _ in range(times):
+            pace.time(ns, 10, success=True, steady=True, cpu=cpu)
+    found = 0
+    while not pace.is_quick(10):
+        pace.time(1, 10, success=True, steady=True)
+        found += 1
+    assert found == needed
+
+
+@pytest.mark.parametrize(("platform", "providers", "is_quick"), [
+    ("onnx", (), True), ("onnx", ("CUDAExecutionProvider",), False), ("pipeline", (), False),
+])  # fmt: skip
+def test_a_model_that_waits_for_another_device_is_timed_by_the_clock(
+    platform: str, providers: tuple[str, ...], *, is_quick: bool
+) -> None:
+    """Its thread does not compute meanwhile, and would stop an event loop all the same."""
+    spec = ModelSpec("m", "3", platform, None, None, providers=providers)
+    pace = Pace()
+    loaded = Loaded(cast("Any", SimpleNamespace(spec=spec, steady=True)), Folder(Path()), MemoryGate(), Traffic(), pace)
+    for _ in range(4 * MOST_ENDED):
+        most_cpu()
+        loaded.record((0, 2 * QUICK_NS, 0, 0), 10, success=True)
+    assert pace.is_quick(10) is is_quick
+
+
+def test_a_hesitation_without_the_processor_is_forgiven() -> None:
+    """The watchdog has ended a run while the machine did something else."""
+    model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "onnx", None, None), steady=True)
+    pace = timed((4 * QUICK_RUNS, 1))
+    loaded = Loaded(model, Folder(Path()), MemoryGate(), Traffic(), pace)
+    most_cpu()
+    loaded.hesitate()
+    assert pace.is_quick(10)
+
+
 @pytest.mark.parametrize(("durations", "is_quick"), [
     ((10**9, QUICK_NS - 1, 0, 0), True),
     ((0, QUICK_NS // 2, 0, QUICK_NS // 2 - 1), True),
@@ -261,3 +316,17 @@ def test_a_use_that_ends_opens_the_gate_for_loads_that_wait() -> None:
     gate.close()
     gate.wait(0.0)
     assert not gate._freed.is_set()
+
+
+def test_what_a_request_computes_is_looked_at_before_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting them looks at the processor's time, too, and the request would seem to have used none."""
+    monkeypatch.setattr(usage, "MOST_ENDED", 1)
+    model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "onnx", None, None), steady=True)
+    pace = Pace()
+    loaded = Loaded(model, Folder(Path()), MemoryGate(), Traffic(), pace)
+    for _ in range(QUICK_RUNS):
+        until = time.thread_time_ns() + QUICK_NS
+        while time.thread_time_ns() < until:
+            pass
+        loaded.record((0, 2 * QUICK_NS, 0, 0), 10, success=True)
+    assert not pace.is_quick(10)
