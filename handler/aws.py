@@ -31,14 +31,12 @@ from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
 from handler.edge.function.answers import plain, timing_of, too_large, too_large_alone
+from handler.edge.function.deadlines import EventEnds, ends_of
 from handler.edge.function.events import (
-    GATEWAY_SECONDS,
     INIT_SECONDS,
     Kind,
     UnsupportedEvent,
-    deadline_of,
     direct,
-    end_of,
     is_streamed,
     kind_of,
     normalised,
@@ -51,11 +49,9 @@ from handler.edge.runtime.http_event import (
     EVENT,
     STREAMED,
     TEXT,
-    EventEnds,
     HttpEvent,
     KeptBalancer,
     KeptGateway,
-    stream_seconds,
 )
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
@@ -65,6 +61,8 @@ if TYPE_CHECKING:
     from handler.edge.runtime.carrier import LoopCarrier
 
 log = logging.getLogger(__name__)
+UNCONFIGURED: Final = EventEnds(NEVER, NEVER, NEVER)
+"""The deadlines of a function whose settings are wrong: it refuses each event at once."""
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
 """Types of initialisation that no request waits for. They may take 15 minutes, and models are warm after them."""
 
@@ -177,24 +175,17 @@ class Function:
         answer: dict[str, Any] = self._events.answer(kind, event, context)
         return answer
 
-    def _ends(self, event: Any, context: Any, *, streamed: bool) -> EventEnds:
-        """Returns when an event's waits end, its answer has to begin, and the function's own time ends."""
-        if self.app is None:
-            return EventEnds(NEVER, NEVER, NEVER)
-        patience = self.app.settings.patience
-        wait = deadline_of(event, context, patience, stream_seconds(event) if streamed else GATEWAY_SECONDS)
-        end = end_of(context)
-        return EventEnds(wait, wait if patience is None else end, end)
-
     def _http(self, event: Any, context: Any, *, invoked: bool = False) -> Any:
         if self._loop is not None:
             if self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
             # Model code may have called asyncio.run(), which removes the thread's loop.
             asyncio.set_event_loop(self._loop)
-        observer = None if self.app is None else self.app.observer
         streamed = self._streams and not invoked and is_streamed(event)
-        ends = self._ends(event, context, streamed=streamed)
+        observer, ends = None, UNCONFIGURED
+        if self.app is not None:
+            observer = self.app.observer
+            ends = ends_of(event, context, self.app.settings.patience, streamed=streamed)
         with HttpEvent(context, ends, observer, invoked=invoked, streamed=streamed) as http:
             http.awaited = self._awaited
             document = self._answered(event, http)

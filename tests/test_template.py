@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from handler.aws import EARLY
-from handler.edge.function.events import GATEWAY_SECONDS
+from handler.edge.function.deadlines import GATEWAY_SECONDS
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 

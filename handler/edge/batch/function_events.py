@@ -7,7 +7,8 @@ from typing import Any
 
 from core.errors import ServingError, escaped
 from handler.edge.app import App
-from handler.edge.function.events import Kind, UnsupportedEvent, deadline_of, end_of, models_of, s3_objects
+from handler.edge.function.deadlines import deadline_of, end_of
+from handler.edge.function.events import Kind, UnsupportedEvent, models_of, s3_objects
 from handler.lifecycle.single_flight import Background, settled
 
 log = logging.getLogger(__name__)

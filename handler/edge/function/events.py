@@ -1,37 +1,24 @@
-"""Lambda's events: their kinds, their deadlines, and the repair of HTTP events for Mangum."""
+"""Lambda's events: their kinds, and the repair of HTTP events for Mangum."""
 
 import base64
 import binascii
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
-from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput, escaped, shown
 from core.records import NamedTuple
+from handler.edge.function.deadlines import is_url
 from handler.edge.function.members import EventForm, checked, form_of, telling
 
-GATEWAY_SECONDS: Final = 29.0
-"""API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
-STREAM_SECONDS: Final = 300.0
-"""A REST API that streams waits this long for the next byte, the first one included (its idle timeout, Regional)."""
-LONGEST_AGO: Final = 60.0
-"""The most seconds since a gateway took a request. A longer time means a recorded event, or a wrong clock."""
 INIT_SECONDS: Final = 9.0
 """Lambda's init phase has 10 s on demand. The interpreter and the runtime's client have used some of them before."""
-SAM_LOCAL: Final = "AWS_SAM_LOCAL"
-"""SAM sets this variable to "true" in the functions that it runs locally."""
-LEAST_SECONDS: Final = 0.25
-"""The shortest wait. A request that arrived too late still advances its load a little, else no load would ever end."""
 WARMERS: Final = ("serverless-plugin-warmup", "aws.events", "aws.scheduler")
 TRIPPING: Final = ("host", "content-encoding", "x-forwarded-port", "x-forwarded-proto")
 LONGEST_PORT: Final = 5
-LATEST: Final = 2.0**53
-"""A greater number of milliseconds is not the time of a request."""
 
 
 class Kind(Enum):
@@ -252,49 +239,4 @@ def _is_compressed(body: bytes) -> bool:
 
 def is_streamed(event: Mapping[str, Any]) -> bool:
     """Decides whether an HTTP event's sender can take its answer in pieces: REST APIs and Function URLs."""
-    return form_of(event) is EventForm.REST or _is_url(event.get("requestContext"))
-
-
-def end_of(context: Any) -> Deadline:
-    """Returns when an answer has to be on its way because the function's time ends; NEVER without a context."""
-    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    return NEVER if remaining is None else within(max(LEAST_SECONDS, answerable(remaining() / 1e3)))
-
-
-def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = GATEWAY_SECONDS) -> Deadline:
-    """Returns the deadline by the function's timeout and the gateway, NEVER if neither ends the wait.
-
-    `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit. `gateway`: that limit in seconds.
-    """
-    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    ends = [] if remaining is None else [answerable(remaining() / 1e3)]
-    taken = _taken_ago(event)
-    if limit is not None:
-        ends.append(limit - (taken or 0.0))
-    elif taken is not None:
-        ends.append(answerable(gateway) - taken)
-    return within(max(LEAST_SECONDS, min(ends))) if ends else NEVER
-
-
-def _taken_ago(event: Any) -> float | None:
-    """Returns the seconds since API Gateway took the request, a cold start's included; None for other events.
-
-    Function URLs and ALBs wait for as long as the function can run, or as they are configured to.
-    """
-    context = event.get("requestContext") if isinstance(event, dict) else None
-    if not isinstance(context, Mapping) or "elb" in context:
-        return None
-    if _is_url(context):
-        return None
-    epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # REST APIs have the first, HTTP APIs the second
-    if not isinstance(epoch, int | float) or not abs(epoch) < LATEST:
-        return None
-    if os.environ.get(SAM_LOCAL) == "true":
-        return 0.0  # its REST API writes the time when SAM itself was started (measured with SAM 1.170)
-    ago = time.time() - epoch / 1e3
-    return ago if 0 <= ago <= LONGEST_AGO else 0.0
-
-
-def _is_url(context: Any) -> bool:
-    """Decides whether a requestContext is a Function URL's."""
-    return isinstance(context, Mapping) and ".lambda-url." in str(context.get("domainName", ""))
+    return form_of(event) is EventForm.REST or is_url(event.get("requestContext"))

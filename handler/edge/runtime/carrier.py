@@ -11,10 +11,11 @@ from core.deadline import Deadline
 from core.errors import ServingError, TimedOut
 from core.wire import ID_MEMBER
 from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.function.deadlines import is_of_events
 from handler.edge.observe.record import sent_in
 from handler.edge.protocols import INTERNAL
 from handler.edge.runtime.api import OK, EventContext, RuntimeApiError
-from handler.edge.runtime.http_event import STREAMED, HttpEvent, is_of_events
+from handler.edge.runtime.http_event import STREAMED, HttpEvent
 from handler.edge.runtime.stream import ResponseStream, head_of
 
 log = logging.getLogger(__name__)

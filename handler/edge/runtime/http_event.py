@@ -1,25 +1,21 @@
 """An HTTP event of a function: what ASGI's scope lacks, the record of its request, and Mangum's handlers of events."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, Self
 
 from mangum.handlers import ALB, HTTPGateway
 
-from core.deadline import Deadline
 from core.errors import ServingError
-from core.records import NamedTuple
 from core.wire import REQUEST_ID, HttpResponse
 from handler.edge.exchange import Scope, Send
-from handler.edge.function.events import STREAM_SECONDS
+from handler.edge.function.deadlines import EventEnds
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.record import ID_KEY, Failure, Record, drawn, sent_in
 from handler.edge.timing import Timing
 
 EVENT: Final = "dragoman"
 """The member of an event for Mangum that holds an HttpEvent."""
-LONGEST_STREAM: Final = 900.0
-"""The most seconds of a stream. With comments for the next byte, a stream of events can wait so long for its model."""
 Awaited = Callable[[str], str]
 STREAMED: Final = object()
 """In place of a function's document: the answer has been sent already."""
@@ -34,14 +30,6 @@ TEXT: Final = [
     "application/openmetrics-text",
     "image/svg+xml",
 ]
-
-
-class EventEnds(NamedTuple):
-    """The deadlines of one event. `wait`: of waits for a model. `due`: of the answer's beginning. `end`: of all."""
-
-    wait: Deadline
-    due: Deadline
-    end: Deadline
 
 
 class HttpEvent:
@@ -133,14 +121,3 @@ class KeptBalancer(ALB):
     @cached_property
     def scope(self) -> Any:
         return super().scope
-
-
-def is_of_events(path: str) -> bool:
-    """Decides whether the answers of a path are streams of events (V2's generate_stream)."""
-    return path.rstrip("/").endswith("/generate_stream")
-
-
-def stream_seconds(event: Mapping[str, Any]) -> float:
-    """Returns how long the gateway of a streamed answer waits."""
-    path = event.get("rawPath", event.get("path"))
-    return LONGEST_STREAM if isinstance(path, str) and is_of_events(path) else STREAM_SECONDS

@@ -1,4 +1,4 @@
-"""handler.edge.function.events: how long an invocation waits, and loads that take several invocations."""
+"""handler.edge.function.deadlines: how long an invocation waits, and loads that take several invocations."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.deadline import NEVER
-from handler.edge.function.events import GATEWAY_SECONDS, LEAST_SECONDS, deadline_of
+from handler.edge.function.deadlines import GATEWAY_SECONDS, LEAST_SECONDS, deadline_of
 from tests.handler.calling import context
 
 NOW = 1_800_000_000.0
@@ -15,7 +15,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops both clocks."""
-    monkeypatch.setattr("handler.edge.function.events.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("handler.edge.function.deadlines.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("core.deadline.time", SimpleNamespace(monotonic=lambda: 50.0))
 
 

@@ -138,7 +138,7 @@ def test_what_could_not_be_done_is_sent_again(monkeypatch: pytest.MonkeyPatch, t
         event = queue(IRIS, IRIS)
         event["Records"][1]["messageId"] = "../m9"
         assert failed(aws(event, None)) == ["../m9"]
-        monkeypatch.setattr("handler.edge.function.events.LEAST_SECONDS", -1.0)
+        monkeypatch.setattr("handler.edge.function.deadlines.LEAST_SECONDS", -1.0)
         assert failed(aws(queue(IRIS, IRIS), late)) == ["m0", "m1"]
         with pytest.raises(ModelUnavailable, match="no time was left"):
             aws({"batch": IRIS | {"id": "late"}}, late)
@@ -267,7 +267,7 @@ def test_a_new_object_has_its_answers_in_parts(
     event = created("in/iris/day/a.jsonl")
     with function(monkeypatch, f"file://{tmp_path}", BATCH_INPUT="s3://bucket/in") as aws:
         aws(queue(IRIS), None)  # loads the model
-        monkeypatch.setattr("handler.edge.function.events.LEAST_SECONDS", -1.0)
+        monkeypatch.setattr("handler.edge.function.deadlines.LEAST_SECONDS", -1.0)
         for number in (1, 2):
             with pytest.raises(ModelUnavailable, match="no time was left for the others"):
                 aws(event, late)
