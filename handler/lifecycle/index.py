@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from core.deadline import Deadline
-from core.errors import ServingError
+from core.errors import ModelNotFound, ServingError
 from core.operations import IndexEntry, State
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.inventory.looks import FEW, PAUSE
@@ -88,6 +88,8 @@ class Index:
             return ""  # so many files that each request for them would be many: it is listed when it is used
         try:
             self._catalog.look(name, deadline, files=files)
+        except ModelNotFound:  # of a name that was listed just now
+            return "its folder holds no files"
         except ServingError as error:
             return error.message
         return ""

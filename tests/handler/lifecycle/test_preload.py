@@ -58,6 +58,8 @@ def test_an_empty_folder_is_no_model_to_wait_for(tmp_path: Path, caplog: pytest.
     assert models.ready(PATIENT).ready
     assert not caplog.records
     assert "'empty'" in registry(tmp_path, PRELOAD="a,empty").ready(PATIENT).reason
+    told = {entry.name: entry.reason for entry in models.index(PATIENT)}
+    assert told == {"a": "", "empty": "its folder holds no files"}
 
 
 def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path, loads: list[str]) -> None:
