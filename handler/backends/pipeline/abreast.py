@@ -137,8 +137,12 @@ class _Request:
             if not self._free.acquire(blocking=False):
                 return
             own = Run()
+            try:
+                threading.Thread(target=self._help, args=(own,), name="dragoman-step", daemon=True).start()
+            except RuntimeError:  # the process has as many threads as it may have; the request's own does the steps
+                self._free.release()
+                return
             self._runs.append(own)
-            threading.Thread(target=self._help, args=(own,), name="dragoman-step", daemon=True).start()
 
     def _help(self, own: Run) -> None:
         CURRENT.run = own

@@ -1,8 +1,10 @@
 """handler.backends.pipeline: steps over other models, in process."""
 
+import itertools
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -325,6 +327,36 @@ def test_no_request_waits_for_a_helper() -> None:
         assert asked(model, given("x", 1)) == {"left": [1], "right": [1]}
     finally:
         free.release(taken)
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_request_does_its_steps_without_threads_for_helpers(monkeypatch: pytest.MonkeyPatch, started: int) -> None:
+    """A process that has all the threads it may have loses none of its helpers for later, and no request waits."""
+    left = itertools.count()
+
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            if next(left) >= started:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    chain = [step(f"a{n}", {"i0": "x" if not n else f"a{n - 1}"}, {"o0": f"a{n}"}) for n in range(2)]
+    beside = [step(f"b{n}", {"i0": "a0"}, {"o0": f"b{n}"}) for n in range(3)]
+    fakes = [Fake(each["model"], [tensor("i0")], [tensor("o0")], lambda x: [x]) for each in (*chain, *beside)]
+    model = pipeline({"steps": [*chain, *beside]}, parts(*fakes))
+    for each in model._plan.steps:
+        each.ns = 10 * abreast.WORTHWHILE_NS
+    free, taken = model._free, 0
+    before = free._value
+    with ThreadPoolExecutor(1) as requests:
+        requests.submit(int).result(30)  # has its thread from here on
+        monkeypatch.setattr(threading, "Thread", Thread)
+        answer = requests.submit(asked, model, given("x", 1)).result(30)
+    assert answer == {"a1": [1], "b0": [1], "b1": [1], "b2": [1]}
+    while free._value != before and taken < 100:  # a helper that did start gives its place back when it ends
+        taken += 1
+        threading.Event().wait(0.01)
+    assert free._value == before
 
 
 def test_helpers_are_given_back() -> None:
