@@ -198,9 +198,12 @@ def dumps(value: Any) -> bytes:
 def dumps_exact(value: Any) -> bytes:
     """Returns text that this module's readers read back as the same value: integers of any length, NaN as a token.
 
-    Raises InvalidInput for a number beyond every double.
+    Raises InvalidInput for a number beyond every double, and for more levels than Python writes: a reader takes 1024.
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_beyond).encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_beyond).encode()
+    except RecursionError:
+        raise InvalidInput("the JSON is nested too deeply") from None
 
 
 def _beyond(value: Any) -> Any:

@@ -361,6 +361,13 @@ def test_a_key_in_several_objects_is_read(value: Any, pad: bytes) -> None:
         assert plain(jsonio.loads(pad + each, DATA)) == plain(jsonio.loads_shaped(pad + each)) == json.loads(each)
 
 
+def test_text_of_more_levels_than_python_writes_is_refused() -> None:
+    """Readers take up to 1024. One record of a batch would else end all others."""
+    value = jsonio.loads_lists(b"[" * 1024 + b"]" * 1024)
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        jsonio.dumps_exact(value)
+
+
 def test_what_was_read_can_be_written_to_be_read_again() -> None:
     """The values go beyond strict JSON."""
     text = jsonio.dumps_exact(jsonio.loads_lists(b'{"a":[NaN,18446744073709551617],"b":"\xc3\xa9"}'))
