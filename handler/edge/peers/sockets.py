@@ -39,6 +39,8 @@ TURNS: Final = 64
 """Files of locks. Two models whose names have the same one wait for each other."""
 ENDING: Final = ".sock"
 BEAT, DONE, ABSENT = "beat", "done", "absent"
+ENDED: Final = (FileNotFoundError, ConnectionError)
+"""The errors of a worker that has ended between the listing of the folder and the question."""
 GONE: Final = (OSError, EOFError, pickle.UnpicklingError)
 """What reading from a worker raises that has ended or is silent."""
 
@@ -83,8 +85,14 @@ class Peers:
         with ExitStack() as opened:
             asked = []
             for name in self._others(until):
-                with suppress(OSError):  # it has ended
+                try:
                     asked.append((name, _asked(opened, self._folder / name, question, until)))
+                except ENDED:
+                    continue
+                except OSError as error:  # this process has no more descriptors, or the other one is overwhelmed
+                    number = name.removesuffix(ENDING)
+                    log.warning("worker %s cannot be asked %r: %s", number, question[0], error)
+                    yield ModelUnavailable(f"it cannot be asked: {error.strerror or type(error).__name__}: try again")
             for name, connection in asked:
                 try:
                     kind, value = _read(connection, until)

@@ -1,5 +1,6 @@
 """handler.edge.peers: workers in one process, over real sockets, each with a registry of its own."""
 
+import errno
 import logging
 import socket
 import threading
@@ -131,6 +132,24 @@ def test_what_another_worker_refuses_is_refused(hire: Hire, tmp_path: Path) -> N
     finished(partial(used, one.registry, IRIS))
     finished(partial(two.shared.unload, "iris", SOON))  # which it does not have, and the other one does
     assert not one.registry.readiness(IRIS, SOON).ready
+
+
+def test_a_worker_that_cannot_be_asked_has_not_agreed(hire: Hire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without descriptors changes nothing of the others, and says so; one that has ended is no other."""
+    one, two = hire("1"), hire("2")
+    load(one)
+
+    def fail(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sockets, "_asked", fail)
+        with pytest.raises(ModelUnavailable, match="another worker: it cannot be asked: Too many open files"):
+            finished(partial(one.shared.unload, "iris", SOON))
+        assert not one.shared.ready(SOON).ready
+        patch.setattr(sockets, "_asked", lambda *_: (_ for _ in ()).throw(ConnectionRefusedError))
+        assert one.shared.ready(SOON).ready
+    assert two.registry.readiness(IRIS, SOON).ready
 
 
 def test_a_new_worker_becomes_like_the_others_first(hire: Hire, caplog: pytest.LogCaptureFixture) -> None:
