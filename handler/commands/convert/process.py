@@ -45,7 +45,7 @@ def each(jobs: Sequence[Job], limits: ChildLimits, say: Callable[[str], None]) -
     """Converts in one child, which imports a library once. Yields a report for each job. The time is that of a job."""
     with TemporaryFile() as errors:
         child = subprocess.Popen(
-            [sys.executable, "-m", "handler.commands.convert.child"],
+            [sys.executable, "-P", "-m", "handler.commands.convert.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -116,8 +116,9 @@ def _ended(child: subprocess.Popen[bytes], limits: ChildLimits, step: str, error
 
 
 def _environment() -> dict[str, str]:
+    """Returns the child's variables. The current folder may have modules of a file's types; it comes behind our own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(WITHHELD)}
-    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")]), str(Path.cwd())]
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 

@@ -51,6 +51,15 @@ def test_the_same_seed_makes_the_same_rows(model: Path, tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+def test_a_module_of_the_current_folder_does_not_replace_our_own(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Projects for Lambda have a handler.py. Modules of a model's own types are still found there."""
+    (tmp_path / "handler.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    assert process.converted(job(model, tmp_path / "v"), process.ChildLimits(300, None), lambda _: None)
+
+
 def test_a_conversion_that_takes_too_long_is_ended(model: Path, tmp_path: Path) -> None:
     """The refusal names the step."""
     with pytest.raises(Refused, match=r"took more than 0.01 s \(starting\); --timeout permits more"):
