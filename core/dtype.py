@@ -85,4 +85,4 @@ BY_NUMPY: Final = {row.numpy: row for row in DATATYPES.values() if row is not BF
 
 def of_array(dtype: np.dtype[np.generic]) -> DataType | None:
     """Returns the datatype of an array's elements, None for elements outside the protocol (complex, datetime, ...)."""
-    return BYTES if dtype.kind in "OSU" else BY_NUMPY.get(dtype.newbyteorder("<"))
+    return BYTES if dtype.kind in "OSUT" else BY_NUMPY.get(dtype.newbyteorder("<"))

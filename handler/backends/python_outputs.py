@@ -22,14 +22,18 @@ def _told(value: Any) -> str:
     return shown(value) if value is None or isinstance(value, PLAIN) else f"an object of type {type(value).__name__}"
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _array(value: Any, *, is_text: bool = False) -> NDArray[Any]:
     """Returns what a model returned as an array. Raises ValueError for a ragged list, and for masked elements.
 
-    Under a mask, numpy keeps values that mean nothing.
+    Under a mask, numpy keeps values that mean nothing. Of a list of texts it would make an array in which each takes as
+    much memory as the longest: texts stay the objects that they are. `is_text`: whatever the list begins with.
     """
     if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
         raise ValueError("it has masked elements, which need values: filled()")
-    return np.asarray(value)
+    first = value
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    return np.asarray(value, object if is_text or isinstance(first, str | bytes) else None)
 
 
 class Returned:
@@ -69,28 +73,31 @@ class Returned:
             array = _array(value)
         except ValueError as error:
             raise self.wrong(f"explain returned {name!r}, which is not an array: {error}") from error
-        if not array.ndim or array.dtype.kind not in "biufU":
+        is_text = array.dtype.kind in "UT" or (array.size and all(isinstance(each, str) for each in array.flat))
+        if not array.ndim or not (is_text or array.dtype.kind in "biuf"):
             found = _told(value) if array.dtype.kind == "O" else shown(value)
             raise self.wrong(f"explain returned {name!r} of {found}; expected an array of numbers or text")
-        if array.dtype.kind != "U":
+        if not is_text:
             # JSON writers do not know long doubles and foreign byte orders.
             native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
             array = np.ascontiguousarray(array, native)
-        values: list[Any] = array.tolist() if array.dtype.kind == "U" or array.ndim == 1 else list(array)
+        values: list[Any] = array.tolist() if is_text or array.ndim == 1 else list(array)
         return values
 
     def _output(self, name: str, answered: Mapping[str, Any]) -> Tensor:
         if name not in answered:
             kind = self.wrong if name in self._datatypes else InvalidInput
-            raise kind(f"predict returned no output {name!r}; it returned {shown(list(answered))}")
+            keys: list[Any] = list(answered)
+            there = shown([key if isinstance(key, PLAIN) else _told(key) for key in keys])
+            raise kind(f"predict returned no output {name!r}; it returned {there}")
         try:
-            array = _array(answered[name])
+            array = _array(answered[name], is_text=self._datatypes.get(name) is BYTES)
         except ValueError as error:
             raise self.wrong(f"output {name!r} is not an array: {error}") from error
         found = of_array(array.dtype)
         datatype = self._datatypes.get(name, found)
         if datatype is BYTES:
-            return self._strings(name, answered[name])
+            return self._strings(name, array)
         same = found is datatype or (datatype is BF16 and array.dtype == BF16.numpy)
         if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
             expected = "a type that the protocols have" if datatype is None else datatype.name
@@ -117,8 +124,8 @@ class Returned:
         if lost.any() and (lost := lost & ~np.isinf(array)).any():
             raise self.wrong(f"output {name!r} has {array[lost][0]!s}, which is out of range for {datatype.name}")
 
-    def _strings(self, name: str, value: Any) -> Tensor:
-        array = np.asarray(value, dtype=object)
+    def _strings(self, name: str, array: NDArray[Any]) -> Tensor:
+        array = array.astype(object, copy=False)
         given = array.reshape(-1).tolist()
         kinds = set(map(type, given))
         if kinds == {bytes}:

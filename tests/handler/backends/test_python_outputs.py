@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pytest
@@ -168,3 +169,38 @@ def test_a_message_has_the_type_of_an_object_and_not_its_text(tmp_path: Path, re
     model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
     with pytest.raises(ModelFailed, match=told):
         model.predict({}, [], {})
+
+
+@pytest.mark.parametrize(("returned", "texts"), [
+    ("['a', b'\\xc3\\xbc']", [b"a", b"\xc3\xbc"]),
+    ("[b'\\xff', 'a']", [b"\xff", b"a"]),
+    ("np.array(['a', 'ü'])", [b"a", b"\xc3\xbc"]),
+    ("np.array(['a', 'ü'], np.dtypes.StringDType()) if hasattr(np.dtypes, 'StringDType') else ['a', 'ü']",
+     [b"a", b"\xc3\xbc"]),
+    ("[['a'], ['bb']]", [[b"a"], [b"bb"]]),
+])  # fmt: skip
+@pytest.mark.parametrize("declared", [True, False])
+def test_texts_come_in_any_form(tmp_path: Path, returned: str, texts: list[Any], *, declared: bool) -> None:
+    """Text and bytes may be mixed, and numpy's own strings are texts."""
+    metadata = "metadata = {'outputs': [{'name': 'y', 'datatype': 'BYTES', 'shape': [-1]}]}\n" if declared else ""
+    (tmp_path / "model.py").write_text(
+        f"import numpy as np\n{metadata}def predict(inputs, parameters): return {{'y': {returned}}}\n", "utf-8"
+    )
+    (tensor,) = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS).predict({}, ["y"], {})
+    assert (tensor.datatype.name, tensor.array.tolist()) == ("BYTES", texts)
+
+
+@pytest.mark.parametrize("function", ["predict", "explain"])
+def test_a_long_text_takes_its_own_memory_alone(tmp_path: Path, function: str) -> None:
+    """In numpy's arrays of text each element takes as much as the longest: of these 1.2 GB."""
+    code = "TEXTS = ['x' * 1_000_000, *['y'] * 300]\n"
+    code += "def predict(inputs, parameters): return {'y': TEXTS}\ndef explain(inputs, parameters): return TEXTS\n"
+    (tmp_path / "model.py").write_text(code)
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    tracemalloc.start()
+    try:
+        found = model.predict({}, ["y"], {}) if function == "predict" else model._explain({}, {})
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(found[0].array if function == "predict" else found) == 301  # type: ignore[union-attr] # of either
