@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.machinery import all_suffixes
+from importlib.machinery import PathFinder, all_suffixes
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,8 @@ from handler.backends import Source
 
 log = logging.getLogger(__name__)
 LONGEST_KIND: Final = 64
+MODEL: Final = "model"
+"""The name of model.py for the modules beside it."""
 OWN: Final = tuple(f"{name}{kind}" for name in ("core", "dragoman", "handler") for kind in (".py", "/__init__.py"))
 """Modules beside model.py that it cannot import: this process has others of these names."""
 _CHANGING: Final = threading.Lock()
@@ -67,9 +69,10 @@ def kind(error: BaseException) -> str:
 @contextmanager
 def _beside(load: str, folder: Path) -> Iterator[None]:
     """Has a load import its own modules beside model.py, whatever others of these names were imported before."""
-    names = _names(folder)
+    own = _names(folder)
+    names = own | {MODEL}
     with ExitStack() as turns:
-        for name in sorted(names):  # in one order, so that no two loads wait for each other
+        for name in sorted(own):  # in one order, so that no two loads wait for each other
             turns.enter_context(_TURNS.setdefault(name, threading.Lock()))
         for others in _BESIDE.copy().values():
             _hide({name: module for name, module in others.items() if name.partition(".")[0] in names})
@@ -79,6 +82,9 @@ def _beside(load: str, folder: Path) -> Iterator[None]:
             imports = sys.modules.copy()  # other threads import meanwhile, and finalizers forget
             found = {name: module for name, module in imports.items() if name.partition(".")[0] in names}
             _BESIDE[load] = {name: module for name, module in found.items() if _lies_in(module, folder)}
+            # The server itself may yet import an installed package of such a name.
+            installed = {name for name in own if PathFinder.find_spec(name) is not None}
+            _hide({name: _BESIDE[load][name] for name in _BESIDE[load] if name.partition(".")[0] in installed})
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
@@ -87,10 +93,10 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
 
 
 def _names(folder: Path) -> set[str]:
-    """Returns the names of the modules and packages that lie beside model.py."""
+    """Returns the names of the modules and packages that lie beside model.py; a folder needs no file of its own."""
     suffixes = tuple(all_suffixes())
-    files = [each for each in folder.iterdir() if each.name.endswith(suffixes) or any(each.glob("*.py"))]
-    return {each.name.partition(".")[0] for each in files} - {"model"}
+    files = {each.name.partition(".")[0] for each in folder.iterdir() if each.name.endswith(suffixes)} - {MODEL}
+    return files | {each.name for each in folder.iterdir() if any(each.rglob("*.py"))}
 
 
 def _hide(modules: dict[str, ModuleType]) -> None:

@@ -2,6 +2,7 @@
 
 import builtins
 import gc
+import importlib
 import subprocess
 import sys
 import threading
@@ -143,6 +144,41 @@ def test_each_load_has_its_own_modules_beside_it(tmp_path: Path) -> None:
     assert [model.predict({}, [], {})[0].array.tolist() for model in models] == [[1, 1], [2, 2], [31111, 31111]]
     del first, second, third, models
     assert modules() == before
+
+
+@pytest.mark.parametrize(("path", "code"), [
+    ("src/util/deep.py", "from src.util.deep import NUMBER"),
+    ("model/layers.py", "from model.layers import NUMBER"),
+    ("helper.py", "import helper\nNUMBER = 0\ndef number(): return helper.late()"),
+])  # fmt: skip
+def test_modules_beside_a_model_are_found_wherever_they_lie(tmp_path: Path, path: str, code: str) -> None:
+    """In folders of folders, in a package of the model's own name, and where a module imports the model itself."""
+    gc.collect()  # models of other tests
+    before = {*sys.modules}
+    models = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        (folder / path).parent.mkdir(parents=True)
+        if path == "model/layers.py":
+            (folder / "model" / "__init__.py").touch()  # else model.py goes before the folder
+        (folder / path).write_text(f"NUMBER = {number}\ndef late():\n    from model import OWN\n    return OWN\n")
+        made = "number()" if path == "helper.py" else "NUMBER"
+        models.append(
+            load(folder, f"{code}\nOWN = {number}\nMADE = {made}\ndef predict(i, p): return {{'y': [MADE]}}\n")
+        )
+    assert [model.predict({}, [], {})[0].array.tolist() for model in models] == [[1], [2]]
+    models.clear()
+    gc.collect()
+    assert {*sys.modules} == before
+
+
+def test_an_installed_package_is_the_servers_after_a_load(tmp_path: Path) -> None:
+    """A module of its name beside a model is that model's alone."""
+    sys.modules.pop("wave", None)
+    (tmp_path / "wave.py").write_text("NUMBER = 1\n")
+    model = load(tmp_path, "import wave\ndef predict(i, p): return {'y': [wave.NUMBER]}\n")
+    assert model.predict({}, [], {})[0].array.tolist() == [1]
+    assert not hasattr(importlib.import_module("wave"), "NUMBER")
 
 
 def test_loads_with_modules_of_one_name_take_turns(tmp_path: Path) -> None:
