@@ -31,7 +31,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 from weakref import finalize
 
 import numpy as np
@@ -46,6 +46,8 @@ from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
+_END: Final = object()
+"""The end of a generator, which is no answer of a model."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -149,11 +151,11 @@ class PythonModel:
         if not isinstance(answered, Generator):
             return self._returned.tensors(outputs, answered)
         with closing(answered):
-            only = next(answered, None)
-            if only is None:
+            only = next(answered, _END)
+            if only is _END:
                 raise self._returned.wrong("predict yielded nothing")
             check()
-            if next(answered, None) is not None:
+            if next(answered, _END) is not _END:
                 name = shown(self.spec.name)
                 raise InvalidInput(f"model {name} returns more than one answer: request a stream")
             return self._returned.tensors(outputs, only)
@@ -167,12 +169,12 @@ class PythonModel:
             yield self._guarded(lambda: self._returned.tensors(outputs, answered))
             return
         with self._closing(answered):
-            while (answer := self._next(answered)) is not None:
+            while (answer := self._next(answered)) is not _END:
                 yield self._guarded(partial(self._returned.tensors, outputs, answer))
 
     def _next(self, answers: Generator[Any]) -> Any:
-        """Returns the next answer, None at the end."""
-        return self._guarded(lambda: next(answers, None))
+        """Returns the next answer, _END at the end."""
+        return self._guarded(lambda: next(answers, _END))
 
     def _http(self, request: Any) -> Any:
         answered = self._guarded(lambda: self.module.http(request))
@@ -182,7 +184,7 @@ class PythonModel:
 
     def _chunks(self, body: Generator[Any]) -> Generator[Any]:
         with self._closing(body):
-            while (chunk := self._next(body)) is not None:
+            while (chunk := self._next(body)) is not _END:
                 yield chunk
 
     def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:

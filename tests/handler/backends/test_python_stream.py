@@ -88,6 +88,11 @@ def test_what_fails_between_two_answers_is_the_models_failure(tmp_path: Path) ->
     wrong = model(tmp_path, "def predict(inputs, _):\n    yield 3")
     with pytest.raises(ModelFailed, match="returned int, not a dict of arrays"):
         next(asked(wrong))
+    nothing = model(tmp_path, "def predict(inputs, _):\n    yield None\n    yield {'y': inputs['n']}")
+    with pytest.raises(ModelFailed, match="returned NoneType, not a dict of arrays"):
+        next(asked(nothing))
+    with pytest.raises(InvalidInput, match="returns more than one answer"):
+        nothing.predict(INPUTS, [], {})
 
 
 def test_leaving_a_stream_ends_the_models_generator(tmp_path: Path) -> None:
