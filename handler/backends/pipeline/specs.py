@@ -139,9 +139,12 @@ def _check_switch(each: BoundStep, given: TensorSpec | None) -> None:
     """Turns the cases into values of the tensor. Raises Wrong."""
     path, switch = f"{each.said.path}.switch", each.step.choose
     assert isinstance(switch, Switch)  # noqa: S101 - for mypy: the step has one
-    if given is None or given.datatype.is_float or given.datatype is BF16:
-        what = "which nothing declares" if given is None else given.datatype.name
-        raise Wrong(f"{path}.tensor", f"{switch.tensor}, {what}", "a tensor of text, whole numbers or BOOL")
+    if given is None:
+        expected = "a tensor that a model or `inputs` in model-settings.json declares"
+        raise Wrong(f"{path}.tensor", f"{switch.tensor}, which nothing declares", expected)
+    if given.datatype.is_float or given.datatype is BF16:
+        what = f"{switch.tensor}, {given.datatype.name}"
+        raise Wrong(f"{path}.tensor", what, "a tensor of text, whole numbers or BOOL")
     if given.shape is not None and any(size not in (-1, 1) for size in given.shape):
         raise Wrong(f"{path}.tensor", f"{switch.tensor}: {_text(given)}", "a tensor of one element")
     values = {_value(case, given.datatype, f"{path}.cases"): index for index, case in enumerate(each.said.cases)}

@@ -70,7 +70,7 @@ BAD = [
     ({"steps": [{"switch": {"tensor": "k", "cases": {}}}]}, "steps[0].switch.cases is {}; expected an object with 1 t"),
     ({"steps": [{"switch": SWITCH | {"else": 1}}]}, "pipeline.steps[0].switch.else is 1; expected no such key"),
     ({"steps": [{"switch": {"tensor": "k", "cases": {"1": 2}}}]}, "steps[0].switch.cases.1 is 2; expected an object"),
-    ({"steps": [{"switch": SWITCH} | BRANCHES]}, "switch.tensor is 'k, which nothing declares'; expected a tensor of"),
+    ({"steps": [{"switch": SWITCH} | BRANCHES]}, "'k, which nothing declares'; expected a tensor that a model or"),
     ({"steps": [step("matrix", {"i0": "m"}, {"o0": "k"}), {"name": "s", "switch": SWITCH} | BRANCHES]},
      "steps[1].switch.tensor is 'k, FP32'; expected a tensor of text, whole numbers or BOOL"),
     ({"steps": [step("fixed", {"i0": "m"}, {"o0": "k"}), {"name": "s", "switch": SWITCH} | BRANCHES]},
