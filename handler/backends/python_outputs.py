@@ -22,6 +22,15 @@ def _told(value: Any) -> str:
     return shown(value) if value is None or isinstance(value, PLAIN) else f"an object of type {type(value).__name__}"
 
 
+def _holds(datatype: DataType, array: NDArray[Any]) -> bool:
+    """Decides whether a declared datatype can have such values; integers have to be in its range, too."""
+    if np.can_cast(array.dtype, datatype.numpy, "same_kind"):
+        return True
+    # A list is INT64 for numpy, and FP64 without elements.
+    unsigned = datatype.numpy.kind == "u" and datatype is not BF16
+    return (array.dtype.kind == "i" and unsigned) or (array.dtype.kind == "f" and not array.size)
+
+
 def _array(value: Any, *, is_text: bool = False) -> NDArray[Any]:
     """Returns what a model returned as an array. Raises ValueError for a ragged list, and for masked elements.
 
@@ -99,7 +108,7 @@ class Returned:
         if datatype is BYTES:
             return self._strings(name, array)
         same = found is datatype or (datatype is BF16 and array.dtype == BF16.numpy)
-        if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
+        if datatype is None or not (same or _holds(datatype, array)):
             expected = "a type that the protocols have" if datatype is None else datatype.name
             raise self.wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
         if not same and datatype.numpy.kind in "iu":

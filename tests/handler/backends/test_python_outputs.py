@@ -38,12 +38,31 @@ def load(folder: Path, returned: str, datatype: str = "") -> python.PythonModel:
     ("INT64", "np.array([2**64 - 1], 'u8')", "18446744073709551615"),
     ("UINT8", "np.array([256], '>u2')", "256"),
     ("BF16", "np.array([65_536], 'u4')", "65536"),
+    ("UINT8", "[256]", "256"),
+    ("UINT64", "[0, -1]", "-1"),
 ])  # fmt: skip
 def test_an_integer_is_never_wrapped(tmp_path: Path, datatype: str, returned: str, wrong: str) -> None:
     """The client would get another number than the model has returned."""
     model = load(tmp_path, f"{{'y': {returned}}}", datatype)
     with pytest.raises(ModelFailed, match=f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}$"):
         model.predict({}, ["y"], {})
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "UINT64", "INT32", "FP16", "BOOL"])
+def test_a_list_is_of_the_declared_datatype(tmp_path: Path, datatype: str) -> None:
+    """By itself it would be INT64, and FP64 for a list without elements."""
+    (made,) = load(tmp_path, "{'y': []}", datatype).predict({}, [], {})
+    assert (made.datatype.name, made.shape) == (datatype, (0,))
+    if datatype != "BOOL":
+        (made,) = load(tmp_path, "{'y': [[1, 2]]}", datatype).predict({}, [], {})
+        assert (made.datatype.name, made.array.tolist()) == (datatype, [[1, 2]])
+
+
+@pytest.mark.parametrize("returned", ["[1]", "np.array([1.5])"])
+def test_numbers_are_not_taken_for_the_bits_of_bf16(tmp_path: Path, returned: str) -> None:
+    """They would be other numbers."""
+    with pytest.raises(ModelFailed, match="which is not BF16"):
+        load(tmp_path, f"{{'y': {returned}}}", "BF16").predict({}, [], {})
 
 
 @pytest.mark.parametrize(("datatype", "returned", "wrong"), [
