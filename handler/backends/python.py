@@ -136,7 +136,9 @@ class PythonModel:
         self._returned = Returned(spec)
         self.explain = self._explain if callable(getattr(module, "explain", None)) else None
         self.http = self._http if callable(getattr(module, "http", None)) else None
-        self.stream = self._stream if spec.decoupled or hasattr(module, "stream") else None
+        stream = getattr(module, "stream", None)
+        self._answers = stream if callable(stream) else module.predict
+        self.stream = self._stream if spec.decoupled or callable(stream) else None
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
@@ -164,7 +166,7 @@ class PythonModel:
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
     ) -> Generator[list[Tensor]]:
         """Yields each answer in the form of `predict`."""
-        answered = self._call(getattr(self.module, "stream", self.module.predict), inputs, parameters)
+        answered = self._call(self._answers, inputs, parameters)
         if not isinstance(answered, Generator):
             yield self._guarded(lambda: self._returned.tensors(outputs, answered))
             return

@@ -64,6 +64,7 @@ def test_who_returns_one_answer_streams_nothing(tmp_path: Path) -> None:
     """A separate function may stream; it may return one answer, too."""
     once = model(tmp_path, "def predict(inputs, parameters):\n    return {'y': inputs['n']}")
     assert once.stream is None
+    assert model(tmp_path, "stream = 5\ndef predict(inputs, _):\n    return {'y': inputs['n']}").stream is None
     either = model(tmp_path, "def predict(inputs, _):\n    return {'y': inputs['n']}\n\nstream = predict")
     assert numbers(asked(either)) == [[3]]
 
