@@ -4,7 +4,7 @@ import csv
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -61,24 +61,32 @@ def _blocks(records: Records, limits: BlockLimits, skip: int, make: Callable[[Se
         if left >= count:
             continue
         kept += some[left:] if some is not None else ()
-        while kept and (some is None or len(kept) >= limits.records or sum(map(len, kept)) >= BLOCK_BYTES):
-            count = _fitting(kept, limits.records)
-            yield make(kept[:count])
-            kept = kept[count:]
+        yield from map(make, cut(kept, limits.records, is_last=some is None))
         if some is None:
             yield LongRecord(limits.record_bytes)
-    while kept:
-        count = _fitting(kept, limits.records)
-        yield make(kept[:count])
-        kept = kept[count:]
+    yield from map(make, cut(kept, limits.records, is_last=True))
 
 
-def _fitting(records: list[bytes], most: int) -> int:
-    """Returns how many of the first records have BLOCK_BYTES together; one if it has more."""
-    several = records[:most]
-    if sum(map(len, several)) <= BLOCK_BYTES:
-        return len(several)
-    return max(1, bisect_right([*accumulate(map(len, several))], BLOCK_BYTES))
+def cut(kept: list[bytes], most: int, *, is_last: bool) -> Iterator[list[bytes]]:
+    """Yields the records of full blocks, then removes them from `kept`. `is_last`: a block need not be full.
+
+    Copies each record once: a piece of short records has many thousand blocks if `most` is small.
+    """
+    start = 0
+    while (left := len(kept) - start) and (
+        is_last or left >= most or sum(map(len, islice(kept, start, None))) >= BLOCK_BYTES
+    ):
+        block = _fitting(kept[start : start + most])
+        start += len(block)
+        yield block
+    del kept[:start]
+
+
+def _fitting(records: list[bytes]) -> list[bytes]:
+    """Returns the first records that have BLOCK_BYTES together; one if it has more."""
+    if sum(map(len, records)) <= BLOCK_BYTES:
+        return records
+    return records[: max(1, bisect_right([*accumulate(map(len, records))], BLOCK_BYTES))]
 
 
 def csv_records(file: BinaryIO, limits: BlockLimits, skip: int, terms: BatchTerms) -> Blocks:
