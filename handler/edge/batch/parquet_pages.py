@@ -190,7 +190,9 @@ class _Compact:
         return None
 
     def _list(self, depth: int) -> list[dict[int, Any]]:
-        """Returns the structs of a list, an empty list for others."""
+        """Returns the structs of a list, an empty list for others. Raises MalformedPages, IndexError."""
+        if depth > DEEPEST:
+            raise MalformedPages("a list is nested too deeply")
         head = self._byte()
         count = head >> 4 if head >> 4 < 15 else self._varint()  # noqa: PLR2004 - four bits that are all set
         if head & 15 == STRUCT:

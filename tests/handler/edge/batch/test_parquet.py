@@ -21,6 +21,7 @@ from core.tensor import Tensor
 from handler.edge.batch import files, runner
 from handler.edge.batch import parquet as module
 from handler.edge.batch.json_lines import LongRecord
+from handler.edge.batch.parquet_pages import MalformedPages, counts
 from handler.edge.batch.tables import ColumnBlock
 from handler.edge.batch.terms import BlockLimits
 from tests.handler.edge.batch.test_tables import UNKNOWN, asked, terms
@@ -154,6 +155,14 @@ def test_a_row_that_is_too_long_is_one_of_its_own() -> None:
     found = [(type(block), len(block)) for block in blocks(file, record_bytes=50)]
     few, long = (ColumnBlock, 1), (LongRecord, 1)
     assert found == [(ColumnBlock, 2), long, few, long, long, few]
+
+
+@pytest.mark.parametrize("opening", [b"\x19", b"\x1c"], ids=["lists", "structs"])
+def test_a_header_that_is_nested_too_deeply_is_malformed(opening: bytes) -> None:
+    """Each byte opens a list in a list, or a struct in a struct, which would use up Python's stack."""
+    content = opening * 3000 + b"\0" * 3000
+    with pytest.raises(MalformedPages, match="nested too deeply"):
+        counts(io.BytesIO(content), 0, len(content))
 
 
 def test_objects_are_refused() -> None:
