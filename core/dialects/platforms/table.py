@@ -124,12 +124,17 @@ def _value(cell: str, datatype: DataType) -> Any:
         return BOOLEANS[cell.lower()]
     if not cell:
         return None
+    if not has_plain_digits(cell):
+        return cell
     for kind in (int, float):
-        try:
-            return cell if "_" in cell else kind(cell)
-        except ValueError:
-            continue
+        with suppress(ValueError):
+            return kind(cell)
     return cell
+
+
+def has_plain_digits(text: str) -> bool:
+    """Decides whether a text that Python reads as a number has ASCII digits alone, and no 1_0."""
+    return "_" not in text and text.isascii()
 
 
 def write(outputs: Sequence[Tensor]) -> bytes:

@@ -2,12 +2,13 @@
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dialects.platforms.table import are_names
+from core.dialects.platforms.table import are_names, has_plain_digits
 from core.dialects.v1 import bulk
 from core.dialects.v1.inputs import Bindings
 from core.dtype import BOOL, BYTES, DataType
@@ -216,7 +217,13 @@ def _fits(cell: str, datatype: DataType) -> bool:
 
 
 def _parsed(cells: Any, datatype: DataType | None) -> Any:
-    """Returns texts as numbers: int64 or uint64 for whole ones, else double. Raises ValueError."""
+    """Returns texts as numbers: int64 or uint64 for whole ones, else double. Raises ValueError.
+
+    `cells`: texts, or rows of texts.
+    """
+    texts = chain.from_iterable(cells) if cells and isinstance(cells[0], list) else cells
+    if not has_plain_digits("".join(map(str.strip, texts))):
+        raise ValueError(cells)
     if datatype is not None and _is_real(datatype):
         return _doubles(cells)
     for dtype in (np.int64, np.uint64):

@@ -190,6 +190,7 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (CSV, "1,x", MATRIX, "input 'x' has 'x' where FP32 needs numbers"),
     (CSV, "1,2.5", INTS, "input 'x' has 2.5 where INT32 needs integers"),
     (CSV, "1_0,2", MATRIX, "input 'x' has '1_0' where FP32 needs numbers"),
+    (CSV, "\u0661,2", MATRIX, "input 'x' has '.*' where FP32 needs numbers"),
     (CSV, "a,a\n1,2", MATRIX, "expected each name once"),
     (CSV, "1,2,3,4", TABLE, r"has 4 columns without names; model 'm' also needs \['age', 'name', 'n'\]"),
     (CSV, b"\xff,1", MATRIX, "the CSV is not UTF-8: byte 0"),

@@ -44,6 +44,7 @@ def csv(text: str, *header: str) -> CsvBlock:
     (terms(x=("INT8", (-1, 2))), "1,2\n3,4", {"x": [[1, 2], [3, 4]]}),
     (UNKNOWN, "1,x\n2,y", {"a": [1, 2], "b": [b"x", b"y"]}),
     (UNKNOWN, "1.5,2\n2,3", {"a": [1.5, 2.0], "b": [2, 3]}),
+    (UNKNOWN, "2024_01,\u00a02\n\u0661,3", {"a": [b"2024_01", "\u0661".encode()], "b": [2, 3]}),
 ])  # fmt: skip
 def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: Any) -> None:
     """A model that declares nothing gets whole numbers, numbers or texts, as the column has them."""
@@ -59,6 +60,9 @@ def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: 
     (terms(x=("FP32", (-1, 2))), "1,", "a cell is ''; expected FP32"),
     (terms(x=("FP32", (-1, 2))), "inf,1e400", "a cell is '1e400'; expected FP32"),
     (terms(a="FP64", b="BYTES"), "-1e400,x", "column 'a' is '-1e400'; expected FP64"),
+    (terms(a="INT64", b="BYTES"), "2024_01,x", "column 'a' is '2024_01'; expected INT64"),
+    (terms(a="FP32", b="BYTES"), "1_0.5,x", "column 'a' is '1_0.5'; expected FP32"),
+    (terms(x=("INT64", (-1, 2))), "1,\u0661", "a cell is '\u0661'; expected INT64"),
 ])  # fmt: skip
 def test_a_cell_that_does_not_fit_is_named(of: BatchTerms, text: str, message: str) -> None:
     """With its column, if columns have names here, and what was expected."""
