@@ -27,6 +27,7 @@ BOOLEANS: Final = {"true": True, "false": False}
 MISSING: Final = frozenset({"na", "n/a", "null", "none"})
 """How tables write a missing number, beside NaN and an empty cell."""
 HEADERS: Final = {"present": True, "absent": False}
+csv.field_size_limit(2**31 - 1)  # of the process; 131,072 by default. Bodies and records have limits of their own.
 
 
 def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:

@@ -44,6 +44,7 @@ def csv(text: str, *header: str) -> CsvBlock:
     (terms(x=("INT8", (-1, 2))), "1,2\n3,4", {"x": [[1, 2], [3, 4]]}),
     (UNKNOWN, "1,x\n2,y", {"a": [1, 2], "b": [b"x", b"y"]}),
     (UNKNOWN, "1.5,2\n2,3", {"a": [1.5, 2.0], "b": [2, 3]}),
+    (UNKNOWN, "x" * 131_073 + ",2", {"a": [b"x" * 131_073], "b": [2]}),
     (UNKNOWN, "2024_01,\u00a02\n\u0661,3", {"a": [b"2024_01", "\u0661".encode()], "b": [2, 3]}),
 ])  # fmt: skip
 def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: Any) -> None:
