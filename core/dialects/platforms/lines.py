@@ -27,8 +27,8 @@ def read(body: bytes, spec: ModelSpec) -> tuple[Tensor, ...]:
     if count > MOST_ARRAYS:
         raise TooMany(f"the body has {count} lines; at most {MOST_ARRAYS} are read")
     check_structure(body)
-    lines = [*filter(None, map(bytes.strip, body.split(b"\n")))]
-    if not lines:
+    lines = [*map(bytes.strip, body.split(b"\n"))]
+    if not any(lines):
         raise InvalidInput("the body has no lines; expected a row in each")
     signature = spec.signatures.get(DEFAULT)
     bindings = None if signature is None else signature.inputs
@@ -36,11 +36,11 @@ def read(body: bytes, spec: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def _values(lines: Sequence[bytes]) -> Any:
-    """Raises InvalidInput, which names the first line that is not JSON."""
+    """Returns the values of the lines with text. Raises InvalidInput, which names the first one that is not JSON."""
     try:
-        return bulk.instances(lines)
+        return bulk.instances([*filter(None, lines)])
     except NotJson as error:
-        wrong = next((number for number, line in enumerate(lines, 1) if not _is_json(line)), 0)
+        wrong = next((number for number, line in enumerate(lines, 1) if line and not _is_json(line)), 0)
         raise InvalidInput(f"line {wrong} is not JSON: {error.reason}") from None
 
 

@@ -349,7 +349,8 @@ def test_lines_are_rows(model: ModelSpec, body: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(("body", "error", "message"), [
-    ("[1, 2]\n\n[3, 4\n5]", InvalidInput, "line 2 is not JSON: "),
+    ("[1, 2]\n\n[3, 4\n5]", InvalidInput, "line 3 is not JSON: "),
+    ("\r\n \n[1, 2]\n\n\n[2", InvalidInput, "line 6 is not JSON: "),
     ('{"x": [1, 2], "x": [1, 2]}\n[', InvalidInput, "the JSON has the member 'x' twice"),
     ("\n \r\n", InvalidInput, "the body has no lines; expected a row in each"),
     ('[1, 2]\n[1, "a"]', InvalidInput, "Failed to process element: 1 of 'instances' list"),
