@@ -8,12 +8,11 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
 from core.records import NamedTuple
+from handler.commands import channels
 from handler.commands.refused import Refused, WrongOption
 
 NOT_FOUND: Final = 404
 OK: Final = 200
-UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
-"""gRPC's own limit of a message is 4 MB."""
 
 
 class Packet(NamedTuple):
@@ -118,22 +117,13 @@ class HttpTransport:
 
 
 class GrpcTransport:
-    """One channel of gRPC, without encryption unless the URL is https://."""
+    """One channel of gRPC, without TLS unless the URL is https://."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         """Raises Refused without grpcio."""
-        try:
-            import grpc  # noqa: PLC0415 - an extra, for this protocol alone
-        except ImportError:
-            raise Refused("--protocol grpc needs grpcio: pip install 'dragoman[grpc]'") from None
-        scheme, _, address = url.rpartition("://")
-        self._grpc, self._timeout, self._address = grpc, timeout, address
+        self._grpc, self._timeout, self._url = channels.library(), timeout, url
         self._metadata = [*credentials(key).items()]
-        self._channel: Any = (
-            grpc.secure_channel(address, grpc.ssl_channel_credentials(), UNLIMITED)
-            if scheme == "https"
-            else grpc.insecure_channel(address, UNLIMITED)
-        )
+        self._channel = channels.opened(url)
         self._calls: dict[str, Any] = {}
 
     def call(self, packet: Packet) -> Landed:
@@ -146,7 +136,7 @@ class GrpcTransport:
             code, text = error.code(), error.details() or ""
         if code is self._grpc.StatusCode.UNAVAILABLE and ("connect" in text or "resol" in text.lower()):
             cure = "start `dragoman serve --grpc-port`, or name it with --url"
-            raise Unreachable(f"{self._address} does not answer: {text[:256]}; {cure}")
+            raise Unreachable(f"{self._url} does not answer: {text[:256]}; {cure}")
         status = NOT_FOUND if code is self._grpc.StatusCode.NOT_FOUND else 500
         return Landed(status, {}, json.dumps({"error": f"{code.name}: {text}"}).encode())
 

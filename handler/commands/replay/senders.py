@@ -12,7 +12,8 @@ from core.dialects.v2.rpc import SERVICE
 from core.errors import ServingError
 from core.operations import Infer, InferResult, ModelSpec
 from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse
-from handler.commands.refused import Refused, WrongOption
+from handler.commands import channels
+from handler.commands.refused import WrongOption
 from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
@@ -98,18 +99,12 @@ def _parsed(url: str) -> SplitResult:
 
 
 class OverGrpc:
-    """gRPC, without TLS."""
+    """gRPC, without TLS unless the URL is https://."""
 
     def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
-        """Raises Refused where grpcio is not installed."""
-        try:
-            import grpc  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise Refused("--protocol grpc needs grpcio: pip install 'dragoman[grpc]'") from None
-        self._error: Any = grpc.RpcError
-        self._channel: Any = grpc.insecure_channel(
-            urlsplit(url).netloc or url, (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
-        )
+        """Raises Refused if grpcio is not installed."""
+        self._error = channels.library().RpcError
+        self._channel = channels.opened(url)
         self._metadata = tuple((name.lower(), value) for name, value in headers.items())
         self._seconds = seconds
 

@@ -229,6 +229,17 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     assert "differ" not in err
 
 
+def test_a_request_and_its_key_are_sent_over_tls_to_a_url_of_https(
+    server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server does not speak TLS, so it never has the request. It had it in clear text."""
+    running, folder = server
+    url = f"https://{running.rpc_netloc}"
+    code, found, _ = replayed(capsys, folder, "--url", url, "--protocol", "grpc", "--header", "x-api-key: secret")
+    assert (code, found["same"], found["different"]) == (1, 0, 0)
+    assert found["unreached"] > 0
+
+
 def reached(kind: str, content: Any) -> Payload:
     return Payload(content if isinstance(content, bytes) else json.dumps(content).encode(), kind)
 
