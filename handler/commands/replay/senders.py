@@ -65,7 +65,7 @@ class OverHttp:
         return reached_by(protocol, str(status), Payload(answer, kind, found.get(HEADER_LENGTH) or ""))
 
     def metadata(self, model: str, version: str | None) -> dict[str, Any]:
-        path = f"/v2/models/{quote(model)}" + (f"/versions/{quote(version)}" if version else "")
+        path = f"/v2/models/{model}" + (f"/versions/{version}" if version else "")
         status, _, answer = self._asked("GET", path, None, self._headers)
         if status != http.client.OK:
             raise translate.Untranslatable(f"the server has no metadata of model {model}: status {status}")
@@ -74,7 +74,7 @@ class OverHttp:
         return found | {"signatures": json.loads(answer) if status == http.client.OK else "none"}
 
     def _asked(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any, bytes]:
-        """Raises OSError."""
+        """Asks for a path that is not percent-encoded. Raises OSError."""
         connection = self._connection
         try:
             connection.request(method, self._prefix + quote(path, safe="/:~"), body, dict(headers))

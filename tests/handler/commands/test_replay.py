@@ -19,8 +19,9 @@ from handler.commands.replay.compare import Tolerance, differences
 from handler.commands.replay.recorded import Exchange, Payload, Reached, read
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import Caller
+from tests.support.publishing import publish
 from tests.support.remote import Remote, question, raw
-from tests.support.server import ROOT, Server, serve_rpc
+from tests.support.server import ROOT, Server, serve, serve_rpc
 
 CALL = "/inference.GRPCInferenceService/ModelInfer"
 PROTOCOLS = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
@@ -238,6 +239,21 @@ def test_a_request_and_its_key_are_sent_over_tls_to_a_url_of_https(
     code, found, _ = replayed(capsys, folder, "--url", url, "--protocol", "grpc", "--header", "x-api-key: secret")
     assert (code, found["same"], found["different"]) == (1, 0, 0)
     assert found["unreached"] > 0
+
+
+def test_a_model_whose_name_has_a_space_is_replayed_over_another_protocol(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The conversion asks for the model's metadata, by its name in the path."""
+    publish(tmp_path / "models", "my model", 1, (ROOT / "models/half_plus_three/123/model.onnx").read_bytes())
+    about = {"id": "1", "protocol": "v1", "path": "/v1/models/my model:predict", "inferenceservicename": "my model"}
+    about |= {"datacontenttype": "application/json"}
+    pair = (("request", {"instances": [1, 2.5]}), ("response", {"predictions": [3.5, 4.25]}))
+    found = [about | {"type": f"org.kubeflow.serving.inference.{kind}", "data": data} for kind, data in pair]
+    file = write(tmp_path / "file", *found)
+    with serve(tmp_path / "log", REPOSITORY=str(tmp_path / "models")) as running:
+        code, document, _ = replayed(capsys, file, "--url", f"http://{running.netloc}", "--protocol", "v2")
+    assert (code, document["same"]) == (0, 1), document["exceptions"]
 
 
 def reached(kind: str, content: Any) -> Payload:
