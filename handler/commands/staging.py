@@ -91,10 +91,13 @@ def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, without a rest. Raises Refused."""
-    new = path.with_name(f".{path.name}.new")
+    """Writes a file whole or not at all, without a rest, also after a power failure. Raises Refused."""
+    new = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")  # two commands can write one file at a time
     try:
-        new.write_bytes(content)
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         new.replace(path)
     except BaseException as error:
         with suppress(OSError):
