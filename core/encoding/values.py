@@ -269,7 +269,8 @@ def _integers(doubles: NDArray[Any], datatype: DataType, name: str) -> NDArray[A
     beyond = doubles[np.abs(doubles) >= EXACT_IN_DOUBLE]
     if beyond.size:
         raise Inexact(f"{named(name)} has {shown(beyond[0].item())} where {datatype.name} needs integers")
-    whole = doubles.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # for NaN, which is refused below, numpy would warn on stderr
+        whole = doubles.astype(np.int64)
     odd = doubles[whole != doubles]
     if odd.size:
         raise InvalidInput(f"{named(name)} has {shown(odd[0].item())} where {datatype.name} needs integers")

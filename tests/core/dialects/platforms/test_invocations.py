@@ -211,6 +211,7 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (NPY, saved([[1, 2]], "<g"), ANY, "the array's type is 'float128'|the array's type is 'longdouble'"),
     (NPY, saved([["a"]], "U1"), TEXTS, "expected numbers or booleans"),
     (NPY, saved([[1.5, 2]], "<f8"), INTS, "input 'x' has 1.5 where INT32 needs integers"),
+    (NPY, saved([[1, float("nan")]], "<f8"), INTS, "input 'x' has NaN where INT32 needs integers"),
     (NPY, saved([1], "<f4"), TABLE, r"one array is one input, and model 'm' needs \['age', 'name', 'n'\]"),
 ])  # fmt: skip
 def test_a_wrong_body_is_refused_with_the_place_and_what_was_expected(
