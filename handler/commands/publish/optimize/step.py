@@ -43,7 +43,7 @@ def optimized(version: LocalVersion, to: Path, *, resigned: bool) -> tuple[Local
     sources = {path: f"sha256:{digest(files[path])}" for path in sorted(own)}
     settings = members_of(files[FILE].source.read_bytes()) if FILE in files else {}
     settings["optimized"] = {"from": sources, **answer}
-    (to / FILE).write_text(f"{json.dumps(settings, indent=2, ensure_ascii=False)}\n")
+    (to / FILE).write_bytes(f"{json.dumps(settings, indent=2, ensure_ascii=False)}\n".encode())
     new = {path: file for path, file in files.items() if path not in own}
     new |= {path: local_file(path, to / path) for path in (MODEL, WEIGHTS, FILE)}
     return version._replace(files=tuple(new[path] for path in sorted(new))), "optimised"

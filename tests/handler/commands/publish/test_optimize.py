@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -256,6 +257,17 @@ def test_a_version_with_operators_of_the_extensions_is_pushed_as_it_was(tmp_path
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert "; not optimised: ONNX Runtime cannot write it: " in done.stdout
     assert (target / "1" / "model.onnx").read_bytes() == (source / "model.onnx").read_bytes()
+
+
+def test_settings_are_utf_8_in_any_locale(tmp_path: Path) -> None:
+    """The encoding of the locale, ASCII here, does not have all letters."""
+    source, target = saved(net(), tmp_path / "m"), tmp_path / "r" / "m"
+    (source / "model-settings.json").write_bytes('{"platform": "modèle"}'.encode())
+    command = [sys.executable, "-m", "dragoman", "push", source, target, "--optimize"]
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, env={**os.environ, **locale}, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((target / "1" / "model-settings.json").read_bytes())["platform"] == "modèle"
 
 
 CHILDREN = {
