@@ -10,6 +10,8 @@ from google.protobuf import json_format
 
 from core.dialects.v2 import infer, rpc_infer
 from core.dialects.v2.rpc import SERVICE as V2_SERVICE
+from core.dtype import BF16
+from core.float16 import bf16_to_float
 from core.records import NamedTuple
 from core.schema.grps import GrpsMessage
 from core.schema.open_inference import ModelInferRequest, ModelInferResponse
@@ -23,7 +25,7 @@ V2_CALL: Final = f"/{V2_SERVICE}/ModelInfer"
 
 
 class Tolerance(NamedTuple):
-    """As numpy's isclose has it."""
+    """As numpy's isclose has it. Integers stay integers: a double does not hold every one of 64 bits."""
 
     relative: float
     absolute: float
@@ -88,11 +90,10 @@ def _tensor(before: Tensor, after: Tensor, tolerance: Tolerance) -> Iterator[str
     one, other, what = before.array, after.array, f"output {before.name}"
     if before.datatype is not after.datatype or one.shape != other.shape:
         yield f"{what} was {before.datatype.name} {list(one.shape)}, became {after.datatype.name} {list(other.shape)}"
-    elif one.dtype.kind == "f":
-        close = np.isclose(
-            other.astype(float), one.astype(float), tolerance.relative, tolerance.absolute, equal_nan=True
-        )
-        yield from _elements(what, one, other, ~close)
+    elif before.datatype.is_float or before.datatype is BF16:
+        old, new = (bf16_to_float(each) if before.datatype is BF16 else each for each in (one, other))
+        close = np.isclose(new.astype(float), old.astype(float), tolerance.relative, tolerance.absolute, equal_nan=True)
+        yield from _elements(what, old, new, ~close)
     else:
         yield from _elements(what, one, other, one != other)
 
@@ -122,7 +123,7 @@ def _values(where: str, old: Any, new: Any, tolerance: Tolerance) -> Iterator[st
 
 def _is_like(old: Any, new: Any, tolerance: Tolerance) -> bool:
     numbers = [each for each in (old, new) if isinstance(each, int | float) and not isinstance(each, bool)]
-    return tolerance.takes(*map(float, numbers)) if len(numbers) == 2 else bool(old == new)  # noqa: PLR2004 - both
+    return tolerance.takes(*numbers) if len(numbers) == 2 else bool(old == new)  # noqa: PLR2004 - both
 
 
 def _shown(value: Any) -> str:

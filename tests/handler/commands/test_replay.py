@@ -266,6 +266,13 @@ def proto(*values: float, name: str = "y", datatype: str = "FP32") -> bytes:
     return answer.SerializeToString()
 
 
+def half(*bits: int) -> bytes:
+    """An answer of BF16."""
+    answer = ModelInferResponse(model_name="m", raw_output_contents=[np.array(bits, np.uint16).tobytes()])
+    answer.outputs.add(name="y", datatype="BF16", shape=[len(bits)])
+    return answer.SerializeToString()
+
+
 @pytest.mark.parametrize(("path", "kind", "old", "new", "told"), [
     ("/v1/models/m:predict", "application/json", {"a": [1, {"b": "x"}]}, {"a": [1.0000001, {"b": "x"}]}, None),
     ("/v1/models/m:predict", "application/json", {"a": [1, 2]}, {"a": [1, 2.1]}, ".a[1]: 2 became 2.1"),
@@ -281,6 +288,10 @@ def proto(*values: float, name: str = "y", datatype: str = "FP32") -> bytes:
     (CALL, "application/protobuf", proto(1), proto(1, 2), "output y was FP32 [1], became FP32 [2]"),
     (CALL, "application/protobuf", proto(1), proto(1, datatype="INT32"), "output y was FP32 [1], became INT32 [1]"),
     (CALL, "application/protobuf", proto(1), proto(1, name="z"), "outputs y became z"),
+    (CALL, "application/protobuf", half(0x3F80, 0x7FC0), half(0x3F81, 0x7FC1),
+        "output y at [0]: 1.0 became 1.0078125"),
+    (CALL, "application/protobuf", half(0x0001, 0x7FC0), half(0x0002, 0x7FC1), None),
+    ("/v1/models/m:predict", "application/json", {"a": 2**60 + 1}, {"a": 2**60 + 2**40}, None),
     (CALL, "application/protobuf", proto(1, datatype="INT32"), proto(2, datatype="INT32"), "output y at [0]: "),
 ])  # fmt: skip
 def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: str | None) -> None:
@@ -290,6 +301,16 @@ def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: st
     exchange = Exchange("1", protocol, path, "m", "1", Payload(b""), before)
     found = next(differences(exchange, reached(kind, new), Tolerance(1e-5, 1e-8)), None)
     assert found == told if told is None or found is None else found.startswith(told)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2**53 + 1, 2**53), (-(2**63), 1 - 2**63), (1, 2)])
+def test_integers_are_compared_exactly_without_a_tolerance(old: int, new: int) -> None:
+    """As doubles, some that differ are equal."""
+    before = Reached("200", is_good=True, body=reached("application/json", {"a": old}))
+    exchange = Exchange("1", "v1", "/v1/models/m:predict", "m", "1", Payload(b""), before)
+    found = [*differences(exchange, reached("application/json", {"a": new}), Tolerance(0, 0))]
+    assert found == [f".a: {old} became {new}"]
+    assert not [*differences(exchange, reached("application/json", {"a": new}), Tolerance(0, 1))]
 
 
 @pytest.mark.parametrize(("protocol", "path", "body", "told"), [
