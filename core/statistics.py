@@ -1,6 +1,13 @@
 """The numbers of the statistics extension, and of a server over time: how often it ran, and how long each step took."""
 
+from typing import Final
+
 from core.records import NamedTuple
+
+STEPS: Final = ("compute_input", "compute_infer", "compute_output")
+"""Names of a batch's counts, in their order: those of a BatchCount behind its rows."""
+COUNTED: Final = ("success", "fail", "queue", *STEPS)
+"""Names of the counts of a version, each a field of Statistics."""
 
 
 class Count(NamedTuple):

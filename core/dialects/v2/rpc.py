@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from core import operations as ops
-from core.dialects.v2 import http, refusals, rpc_infer, rpc_json, statistics
+from core.dialects.v2 import http, refusals, rpc_infer, rpc_json
 from core.errors import Fault, InvalidInput, NotSupported, ServingError, shown
 from core.operations import ModelRef
 from core.rpc import Named, Rpc, RpcMethod, methods
@@ -45,7 +45,7 @@ from core.schema.open_inference import (
     ServerReadyResponse,
     StatisticDuration,
 )
-from core.statistics import Count, Statistics
+from core.statistics import COUNTED, STEPS, Count, Statistics
 from core.tensor import TensorSpec
 from core.wire import Right, Waits
 
@@ -151,9 +151,9 @@ def _model_statistics(stats: Statistics) -> ModelStatistics:
         last_inference=stats.last_inference_ms,
         inference_count=stats.inference_count,
         execution_count=stats.execution_count,
-        inference_stats=InferStatistics(**{name: counted(getattr(stats, name)) for name in statistics.COUNTED}),
+        inference_stats=InferStatistics(**{name: counted(getattr(stats, name)) for name in COUNTED}),
         batch_stats=[
-            InferBatchStatistics(batch_size=rows, **dict(zip(statistics.STEPS, map(counted, steps), strict=True)))
+            InferBatchStatistics(batch_size=rows, **dict(zip(STEPS, map(counted, steps), strict=True)))
             for rows, *steps in stats.batches
         ],
     )

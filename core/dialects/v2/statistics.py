@@ -1,11 +1,8 @@
-"""The statistics extension's names and members, which REST and gRPC share."""
+"""The statistics extension in JSON."""
 
-from typing import Any, Final
+from typing import Any
 
-from core.statistics import Count, Statistics
-
-STEPS: Final = ("compute_input", "compute_infer", "compute_output")
-COUNTED: Final = ("success", "fail", "queue", *STEPS)
+from core.statistics import COUNTED, STEPS, Count, Statistics
 
 
 def members(stats: Statistics) -> dict[str, Any]:

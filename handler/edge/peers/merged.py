@@ -5,13 +5,10 @@ from functools import reduce
 from typing import Any, Final
 
 from core.operations import IndexEntry, Readiness, State, StatusResult
-from core.statistics import BatchCount, Count, Series, Span, Statistics
+from core.statistics import COUNTED, BatchCount, Count, Series, Span, Statistics
 
 ORDER: Final = (State.UNAVAILABLE, State.LOADING, State.READY)
 PARTLY: Final = "not every worker has loaded it"
-
-
-STEPS: Final = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 
 
 def readiness(found: Iterable[Readiness]) -> Readiness:
@@ -71,7 +68,7 @@ def _sum(one: Statistics, other: Statistics) -> Statistics:
     for each in (*one.batches, *other.batches):
         known = batches.get(each.rows)
         batches[each.rows] = each if known is None else BatchCount(each.rows, *map(_count, known[1:], each[1:]))
-    steps: dict[str, Any] = {step: _count(getattr(one, step), getattr(other, step)) for step in STEPS}
+    steps: dict[str, Any] = {step: _count(getattr(one, step), getattr(other, step)) for step in COUNTED}
     return one._replace(
         inference_count=one.inference_count + other.inference_count,
         last_inference_ms=max(one.last_inference_ms, other.last_inference_ms),
