@@ -19,6 +19,8 @@ REQUEST_ID: Final = b"x-request-id"
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"
 """The member of an error in JSON with the id that the client has sent."""
+SHORT: Final = 64 * 1024
+"""Bytes of a body that costs little to read."""
 STATUS: Final[dict[Fault, int]] = {
     Fault.INVALID_ARGUMENT: 400,
     Fault.NOT_FOUND: 404,
@@ -127,6 +129,11 @@ class HttpRequest(NamedTuple):
     options: Options = Options()
     query: bytes = b""
     own_id: bytes = b""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the body can cost much to read, because it is long or compressed. Its model is looked for first."""
+        return len(self.body) > SHORT or b"content-encoding" in self.headers
 
     def content(self) -> bytes | memoryview:
         """Returns the body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""

@@ -60,6 +60,16 @@ def test_lines_of_one_name_are_one_list() -> None:
     assert HttpRequest("POST", "/", by_name(lines), packed).content() == b"body"
 
 
+@pytest.mark.parametrize(("size", "headers", "expected"), [
+    (65_536, (), False), (65_537, (), True), (1, ((b"content-encoding", b"gzip"),), True),
+])  # fmt: skip
+def test_a_long_body_is_one_that_can_cost_much_to_read(
+    size: int, headers: tuple[Header, ...], *, expected: bool
+) -> None:
+    """A compressed one can be long, whatever its size. The model of a long one is looked for before it is read."""
+    assert request(bytes(size), *headers).is_long is expected
+
+
 def test_an_unknown_coding_is_refused_with_the_known_ones() -> None:
     """The refusal is a 415 with Accept-Encoding (RFC 9110 15.5.16)."""
     with pytest.raises(UnsupportedEncoding, match="'br'") as refusal:

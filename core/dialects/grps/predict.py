@@ -22,8 +22,6 @@ from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, S
 from core.records import NamedTuple
 from core.wire import JSON, OCTETS, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
 
-SHORT: Final = 64 * 1024
-"""Bytes of a body that costs little to read."""
 NO_TYPE: Final = "No content type in headers."
 WRONG_TYPE: Final = "Unsupported content type."
 EMPTY: Final = "The http body is empty."
@@ -69,7 +67,7 @@ def named(call: Call) -> ModelRef | None:
     """
     request = call.request
     kind = content_type(request)
-    if len(request.body) <= SHORT and b"content-encoding" not in request.headers:
+    if not request.is_long:
         return None
     found = "" if kind == OCTETS[1] else peek.member(request.content(), ("model",))
     return None if found is None else ModelRef(found or wishes(request.query).model, dashed=True)

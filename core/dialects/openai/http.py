@@ -9,9 +9,6 @@ from core import operations as ops
 from core.dialects.openai.refusals import refuse
 from core.wire import AnyReply, Call, Right, Route, Surface, Waits
 
-SHORT: Final = 64 * 1024
-"""Bytes of a body that costs little to read."""
-
 
 def _embeddings(call: Call) -> tuple[ops.Operation, AnyReply]:
     from core.dialects.openai import embeddings  # noqa: PLC0415 - cold start of servers with other clients
@@ -22,7 +19,7 @@ def _embeddings(call: Call) -> tuple[ops.Operation, AnyReply]:
 def _named(call: Call) -> ops.ModelRef | None:
     """Returns the model of a long or compressed request whose start names it; None for others."""
     request = call.request
-    if len(request.body) <= SHORT and b"content-encoding" not in request.headers:
+    if not request.is_long:
         return None
     from core.dialects.openai import embeddings  # noqa: PLC0415 - as above
 

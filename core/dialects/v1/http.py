@@ -30,8 +30,6 @@ from core.wire import (
     status_of,
 )
 
-SHORT: Final = 64 * 1024
-"""Bytes of a body that costs little to read."""
 LONGEST: Final = 256
 """Characters of a path, or of a model's name, that a refusal quotes."""
 MODEL_SEGMENT: Final = 3
@@ -135,8 +133,7 @@ def _state(entry: ops.IndexEntry) -> str:
 
 def _named(call: Call) -> ops.ModelRef | None:
     """Returns the model of a long or compressed request; of any other, TensorFlow Serving checks the JSON first."""
-    request = call.request
-    return ref(call) if len(request.body) > SHORT or b"content-encoding" in request.headers else None
+    return ref(call) if call.request.is_long else None
 
 
 def _everywhere(method: str, suffix: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
