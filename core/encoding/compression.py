@@ -59,6 +59,7 @@ def _too_large(name: str, sent: int, most: int, limit: int) -> TooLarge:
 
 
 def deflate(parts: tuple[bytes | memoryview, ...], coding: bytes) -> bytes:
+    """Returns the parts as one body in a content coding, at LEVEL. `coding`: a key of WINDOW_BITS."""
     deflater = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOW_BITS[coding])
     return b"".join([*map(deflater.compress, parts), deflater.flush()])
 

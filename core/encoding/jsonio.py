@@ -155,7 +155,7 @@ def _has_odd_numbers(body: bytes | memoryview) -> bool:
 
 
 def _constant(text: str) -> float:
-    """Is Python code, so that other threads may run while a long array of NaN is read."""
+    """Returns NaN or an infinity. It is a function in Python so that other threads run during a long array of NaN."""
     return CONSTANTS[text]
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from core.errors import counted
 from handler.commands import results, staging
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
@@ -26,7 +27,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
         raise Refused(f"{root} has no model: expected folders such as {root}/iris/1 with model.onnx")
     staging.write(root / index.FILE, index.write(files))
     models = 1 if is_one else len({each.path.partition("/")[0] for each in files})
-    line = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} file{'s' * (len(files) > 1)}"
+    line = f"{root / index.FILE}: {counted(models, 'model')}, {counted(len(files), 'file')}"
     told = f"{line}; its servers need --model-name" if is_one else line
     results.tell(options, told, place=str(root / index.FILE), models=models, files=len(files))
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from core.errors import MemoryShort, NeverFits
+from core.errors import MemoryShort, NeverFits, counted
 from core.records import NamedTuple
 from handler.lifecycle import memory
 from handler.lifecycle.traffic.loads import LOADS
@@ -228,8 +228,7 @@ class Budget:
             # The client that asked for this model is perhaps not permitted to see the others.
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             log.warning("%s has no room beside what has to stay: %s", claim.version.name, named)
-            count = len(staying)
-            beside += f" and {count} other version{'s' * (count > 1)} that must stay"
+            beside += f" and {counted(len(staying), 'other version')} that must stay"
         return NeverFits(
             f"model {claim.version.name!r} version {claim.version.version.number} needs {_mb(need)}; at most "
             f"{_mb(max(0, most))} fit beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)})"

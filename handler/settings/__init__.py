@@ -283,7 +283,7 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def ignored() -> list[str]:
-    """Returns a line for each variable that looks like a setting's and is none, such as DRAGOMAN_SERVICE_HOST.
+    """Returns a line for each variable that has a setting's prefix but is not a setting, such as DRAGOMAN_SERVICE_HOST.
 
     Kubernetes sets such variables in every container, if a service has the name "dragoman".
     """

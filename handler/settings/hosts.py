@@ -73,7 +73,7 @@ def _variables(*names: str) -> Callable[[Environ], str]:
 
 
 def _never(_: Environ) -> str:
-    """Is the sign of a platform that leaves none: a setting has to name it."""
+    """Returns no sign, for a platform that sets no variable of its own: a setting has to name it."""
     return ""
 
 

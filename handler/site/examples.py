@@ -19,7 +19,7 @@ MOST_ELEMENTS: Final = 4096
 """Elements of an example. A larger input, an image say, has none: it would be longer than the page."""
 ROWS: Final = 1
 MOST_SIGNATURES: Final = 64
-"""Of a model whose signatures have types and examples. Each takes some milliseconds."""
+"""The most signatures of a model that have types and examples. Each takes some milliseconds."""
 WORD: Final = "1"
 """A text for any model: some read numbers from texts."""
 

@@ -25,9 +25,9 @@ End = Callable[[ServingError | None, bytes], bytes]
 class CallKind(NamedTuple):
     """One protocol, identified by its Content-Type.
 
-    `json`: messages are in proto3's JSON. `end`: makes the last envelope, of an error and the id that the client
-    has sent; None if messages are bare. `text`: the answer
-    is base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and the answer's.
+    `json`: messages are in proto3's JSON. `end`: makes the last envelope, of an error and the id that the client has
+    sent; None if messages are bare. `text`: the answer is base64. `coding`, `accepts`: the headers that name the
+    compression of the request's messages, and the answer's.
     `native`: it is gRPC itself, which has trailers. `codings`: the compressions that are understood.
     """
 

@@ -118,7 +118,7 @@ def _taking_turns() -> Iterator[None]:
 
 @contextmanager
 def _digest(path: Path) -> Iterator[Future[str]]:
-    """Gives the digest of a file, which is computed while the model loads and begins."""
+    """Yields the digest of a file. Another thread computes it while the model loads and begins."""
     done = Event()
     with ThreadPoolExecutor(1, "dragoman-digest") as pool:
         try:

@@ -28,7 +28,7 @@ def locations(path: Path) -> tuple[str, ...]:
     try:
         found = sorted(set(_below(_mapped(path), "model")))
     except (MalformedFile, IndexError, UnicodeDecodeError) as error:
-        reason = error if isinstance(error, MalformedFile) else "the file is no ONNX model, or cut short"
+        reason = error if isinstance(error, MalformedFile) else "the file is not an ONNX model, or it is cut short"
         raise Refused(f"{path}: {reason}") from None
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None

@@ -51,8 +51,8 @@ class Listed:
 class RepositoryModel(NamedTuple):
     """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file.
 
-    `models`: of a folder that is a repository itself, its models. `foreign`: a file that no push has put, by the number
-    of its folder, which is no version: another server's model, or one that somebody is copying there.
+    `models`: the models in the folder, if it is a repository itself. `foreign`: a file that no push has put, by its
+    folder's number. Such a folder is not a version: it has another server's model, or somebody is copying one there.
     """
 
     folders: Sequence[Version]

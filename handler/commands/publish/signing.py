@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from core.errors import ServingError
+from core.errors import ServingError, counted
 from handler.commands import results, signature, staging
 from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
@@ -35,7 +35,7 @@ def sign(options: CommandOptions, _: Settings) -> None:
         made = signed(version, text, signs, version.folder)
         digest, files = _digest_of(version.folder), len(made.files) - 1
         by = "digests only" if signs is None else f"signed by {signs.name}"
-        line = f"{version.folder}: {by}, digest sha256:{digest}, {files} file{'s' * (files > 1)}"
+        line = f"{version.folder}: {by}, digest sha256:{digest}, {counted(files, 'file')}"
         facts = {"place": str(version.folder), "signer": None if signs is None else signs.name, "sha256": digest}
         results.tell(options, line, **facts, files=files)
 

@@ -136,7 +136,7 @@ def _in_url(name: str) -> str:
 
 
 def _in_shell(name: str) -> str:
-    """Returns a model's name as one word of a shell: whoever writes to a repository chooses it."""
+    """Returns a model's name as one word of a shell. Any publisher chooses names, so they can have any character."""
     return shlex.quote(escaped(name))
 
 

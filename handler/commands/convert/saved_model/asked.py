@@ -18,7 +18,7 @@ from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.convert.sources.original import Arrays, one_line, refusing
 
 OMITTED: Final = 4
-"""Of so many rows, one leaves out the features that have a default."""
+"""One in this many rows leaves out the features that have a default."""
 
 
 class Bound(NamedTuple):

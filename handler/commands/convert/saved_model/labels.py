@@ -54,7 +54,7 @@ def _one_of_nothing(signature: SavedSignature, features: Iterable[Feature]) -> d
 
 
 def fill_zeros(feature: Any, dtype: int, count: int) -> None:
-    """Gives a feature of an example so many zeros, or empty texts."""
+    """Appends `count` zeros, or empty texts, to a feature of an example."""
     kind = tf.as_dtype(dtype)
     values: Sequence[Any] = [0] * count
     if kind == tf.string:

@@ -209,7 +209,7 @@ def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path
     ({"words.txt": b""}, "model 'm' has no model.onnx, model.py or pipeline.json; its files: words.txt"),
     ({"model.onnx": b""}, "model.onnx: the file is empty"),
     ({"model.onnx": b"\x08\x08 cut"}, "model.onnx: the file is cut short"),
-    ({"model.onnx": b"\x0a"}, "model.onnx: the file is no ONNX model, or cut short"),
+    ({"model.onnx": b"\x0a"}, "model.onnx: the file is not an ONNX model, or it is cut short"),
     ({"model.onnx": b"\x08\x08"}, "cannot be loaded: model.onnx: the file holds no graph"),
     ({"model.onnx": b"", "model-settings.json": b"{"}, "model-settings.json of model 'm': the file is not JSON: "),
     ({"model.onnx": b"", "model-settings.json": b'{"name": "n"}'}, "name is 'n'; expected the folder's name 'm'"),
