@@ -9,24 +9,51 @@ from typing import Any
 
 import numpy as np
 
+from core.dialects.platforms.table import are_names
 from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.stores.paths import expanded
 
 
+class Cells(NamedTuple):
+    """Cells of a CSV file, as they are written. `shape`: of the tensor that they become."""
+
+    texts: list[str]
+    shape: tuple[int, ...]
+
+    def numbers(self) -> list[Any]:
+        """Returns the cells as numbers. Others stay texts, and so do digits that no double can hold."""
+        return [_number(text) for text in self.texts]
+
+    @property
+    def are_texts(self) -> bool:
+        """Whether one of the cells is not a number."""
+        return any(isinstance(number, str) for number in self.numbers())
+
+
 class Table(NamedTuple):
-    """The cells of a CSV file. `header`: () if its first line is numbers."""
+    """The lines of a CSV file, with equal numbers of cells. There is at least one."""
 
-    header: tuple[str, ...]
-    cells: list[list[str]]
+    lines: list[list[str]]
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Returns each column under its name: numbers if all of its cells are."""
-        return {name: _column([row[index] for row in self.cells]) for index, name in enumerate(self.header)}
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The cells of the first line, as names."""
+        return tuple(cell.strip() for cell in self.lines[0])
 
-    def rows(self, *, is_text: bool) -> list[list[Any]]:
-        """Returns the rows. `is_text`: their cells stay texts."""
-        return [list(row) if is_text else [_number(cell) for cell in row] for row in self.cells]
+    def is_named(self, inputs: frozenset[str], *, has_texts: bool) -> bool:
+        """Decides whether the first line has names, as in a batch. `inputs`: the names of the model's inputs."""
+        return len(self.lines) > 1 and are_names(self.first, inputs, has_texts=has_texts)
+
+    def columns(self) -> list[tuple[str, Cells]]:
+        """Returns the columns below a first line of names, with their names."""
+        rows = self.lines[1:]
+        return [(name, Cells([row[index] for row in rows], (len(rows),))) for index, name in enumerate(self.first)]
+
+    def rows(self, *, is_named: bool) -> Cells:
+        """Returns all cells. `is_named`: except those of the first line."""
+        rows = self.lines[is_named:]
+        return Cells([cell for row in rows for cell in row], (len(rows), len(self.first)))
 
 
 def read(path: Path) -> Any:
@@ -69,20 +96,17 @@ def _table(text: str) -> Table:
     odd = next((index for index, line in enumerate(lines, 1) if len(line) != width), None)
     if odd is not None:
         raise ValueError(f"row {odd} has {len(lines[odd - 1])} cells; expected {width}")
-    if any(isinstance(_number(cell), str) for cell in lines[0]):
-        return Table(tuple(cell.strip() for cell in lines[0]), lines[1:])
-    return Table((), lines)
-
-
-def _column(cells: list[str]) -> list[Any]:
-    numbers = [_number(cell) for cell in cells]
-    return cells if any(isinstance(number, str) for number in numbers) else numbers
+    return Table(lines)
 
 
 def _number(cell: str) -> Any:
+    """Returns a cell's number; the cell if it has none, or digits that no double can hold."""
+    if "_" in cell:  # Python's own numbers can have it
+        return cell
     for read_as in (int, float):
         try:
-            return read_as(cell)
+            found = read_as(cell)
         except ValueError:
             continue
+        return found if isinstance(found, int) or not isinf(found) or {"i", "I"} & set(cell) else cell
     return cell

@@ -103,31 +103,53 @@ def _filed(texts: Sequence[str], model: CalledModel) -> Iterator[tuple[str, Any]
             yield name, files.read(Path(path))
             continue
         content = files.read(Path(text))
-        if isinstance(content, files.Table) and content.header:
-            yield from content.columns().items()
+        if isinstance(content, files.Table) and _has_inputs(content, model):
+            yield from content.columns()
         elif isinstance(content, dict):
             yield from content.items()
         else:
             yield only(model, f"--file {text}"), content
 
 
+def _has_inputs(table: files.Table, model: CalledModel) -> bool:
+    """Decides whether a table's columns are inputs, and not the elements of the model's only one."""
+    specs = model.inputs or ()
+    names = frozenset(spec.name for spec in specs)
+    has_texts = any(spec.datatype.is_bytes for spec in specs)
+    is_only = len(specs) == 1 and names.isdisjoint(table.first)
+    return not is_only and table.is_named(names, has_texts=has_texts)
+
+
 def _tensor(name: str, value: Any, spec: TensorSpec | None) -> Tensor:
     """Returns a value as a tensor. Raises InvalidInput for a value that the datatype cannot hold."""
-    if isinstance(value, files.Table):
-        value = value.rows(is_text=spec is not None and spec.datatype.is_bytes)
     if isinstance(value, bytes):
         return _binary(name, value, spec)
     if isinstance(value, np.ndarray):
         tensor = _of_array(name, value, None if spec is None else spec.datatype)
     else:
-        flat, shape = flattened(value)
+        if isinstance(value, files.Table):
+            value = _rows(value, name, spec)
+        is_cells = isinstance(value, files.Cells)
+        flat, shape = (_typed_cells(value, spec), value.shape) if is_cells else flattened(value)
         tensor = _of_values(name, flat, shape, guessed(flat) if spec is None else spec.datatype)
     return tensor if spec is None else fitted(tensor, spec.shape)
 
 
+def _rows(table: files.Table, name: str, spec: TensorSpec | None) -> files.Cells:
+    """Returns a table's rows, as one input. Without a declaration it is text if a row below the first line is."""
+    has_texts = table.rows(is_named=True).are_texts if spec is None else spec.datatype.is_bytes
+    return table.rows(is_named=table.is_named(frozenset((name,)), has_texts=has_texts))
+
+
+def _typed_cells(cells: files.Cells, spec: TensorSpec | None) -> list[Any]:
+    """Returns cells as the datatype needs them: texts stay as they are written."""
+    is_text = cells.are_texts if spec is None else spec.datatype.is_bytes
+    return cells.texts if is_text else cells.numbers()
+
+
 def _of_values(name: str, flat: Sequence[Any], shape: tuple[int, ...], datatype: DataType) -> Tensor:
     if datatype is BYTES:
-        flat = [str(each) if type(each) in (int, float) else each for each in flat]  # a table's column of numbers
+        flat = [str(each) if type(each) in (int, float) else each for each in flat]
     if datatype is BF16:
         numbers = from_values(name, FP32, shape, flat).array
         return Tensor(name, BF16, bf16_from_float(numbers.reshape(-1)).reshape(shape))

@@ -38,6 +38,8 @@ def written(folder: Path, name: str, content: Any) -> Path:
     ("name", "content", "inputs", "names", "expected"),
     [
         ("m.csv", "1,2\n3,\n", [MATRIX], (), {"X": [[1, 2], [3, np.nan]]}),
+        ("m.csv", "1,\n3,4\n", [MATRIX], (), {"X": [[1, np.nan], [3, 4]]}),
+        ("m.csv", "1,NaN\n3,4\n", [MATRIX], (), {"X": [[1, np.nan], [3, 4]]}),
         ("m.csv", "b,kind,a\n1,x,2\n3,y,4\n", [MATRIX], ("a", "b"), {"X": [[2, 1], [4, 3]]}),
         ("m.csv", "b,a\n1,2\n", [MATRIX], (), {"X": [[1, 2]]}),
         ("m.csv", "b,a\n1,2\n3,4\n", [COLUMN, COLUMN._replace(name="b")], (), {"a": [[2], [4]], "b": [[1], [3]]}),
@@ -62,6 +64,7 @@ def test_rows_become_the_models_inputs(
         ("m.txt", "1", [MATRIX], r"--data is .*m\.txt; expected a file of \.csv, \.npy, \.npz"),
         ("m.csv", "a,b,c\n1,2,3\n", [MATRIX], "has 3 columns; expected the 2 features"),
         ("m.csv", "a,c\n1,2\n", [COLUMN, COLUMN._replace(name="b")], "has no column 'b'; it has"),
+        ("m.csv", "a,b\n", [MATRIX], "input 'X' is FP32, and the rows have text"),
         ("m.csv", "a,b\nx,y\n", [MATRIX], "input 'X' is FP32, and the rows have text"),
         ("m.npy", np.zeros(3, complex), [MATRIX], r"it is complex128 \[3\]; expected rows of numbers or text"),
         ("m.npz", {"x": np.array(1)}, [MATRIX], r"array 'x' is int64 \[\]; expected rows"),

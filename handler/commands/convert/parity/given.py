@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.dialects.platforms.table import are_names
 from core.dtype import BY_ONNX, BYTES
 from core.errors import counted, shown
 from core.records import NamedTuple
@@ -43,9 +44,11 @@ def read(path: Path) -> GivenData:
         raise Refused(f"--data is {path}; expected a file of {', '.join(SUFFIXES)}")
     content = files.read(path)
     if isinstance(content, files.Table):
-        columns = [_column([row[index] for row in content.cells[:MOST_ROWS]]) for index in range(len(content.cells[0]))]
-        if content.header:
-            return GivenData(path, dict(zip(content.header, columns, strict=True)), None)
+        has_names = len(content.lines) > 1 and any(map(_is_name, content.first))
+        rows = content.lines[has_names:][:MOST_ROWS]
+        columns = [_column([row[index] for row in rows]) for index in range(len(content.first))]
+        if has_names:
+            return GivenData(path, dict(zip(content.first, columns, strict=True)), None)
         return GivenData(path, {}, np.stack(columns, axis=1))
     arrays = content if isinstance(content, dict) else {"": content}
     for name, array in arrays.items():
@@ -55,6 +58,11 @@ def read(path: Path) -> GivenData:
             raise Refused(f"--data {path}: {what} is {kind}; expected rows of numbers or text")
     arrays = {name: array[:MOST_ROWS] for name, array in arrays.items()}
     return GivenData(path, {}, arrays[""]) if "" in arrays else GivenData(path, arrays, None)
+
+
+def _is_name(cell: str) -> bool:
+    """Decides whether a cell of the first line is neither a number nor a missing one."""
+    return are_names((cell,), frozenset(), has_texts=False)
 
 
 def _column(cells: Sequence[str]) -> NDArray[Any]:

@@ -266,6 +266,68 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
     assert one("UINT8", (-1,), "b.jpg") == [0xFF, 0xD8]
 
 
+def table(tmp_path: Path, text: str, datatype: str | None, shape: tuple[int, ...], flag: str = "{}") -> Any:
+    """Returns what a CSV file becomes for a model with the input x, or for one that declares nothing."""
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    specs = None if datatype is None else (TensorSpec("x", DATATYPES[datatype], shape),)
+    (tensor,) = read(CalledModel("m", "", specs, None), file=(flag.format(tmp_path / "t.csv"),))
+    return tensor.array.tolist()
+
+
+@pytest.mark.parametrize("flag", ["{}", "x={}"])
+@pytest.mark.parametrize("datatype", ["BYTES", None])
+def test_texts_of_a_table_stay_as_they_are_written(tmp_path: Path, datatype: str | None, flag: str) -> None:
+    """A postal code is not a number, and a hash is not an infinite one."""
+    cells = ["01234", "1.10", "1e5", "1e999", " 7", "1_0", *(["a"] if datatype is None else [])]
+    expected = [[cell.encode()] for cell in cells]
+    found = table(tmp_path, "x\n" + "\n".join(cells), datatype, (-1, 1), flag)
+    assert found == (expected if datatype or flag == "x={}" else [cell for (cell,) in expected])
+
+
+@pytest.mark.parametrize(("text", "datatype", "width", "expected"), [
+    ("a,b\n1,2\n", "FP32", 2, [[1, 2]]),
+    ("a,b\n", "BYTES", 2, [[b"a", b"b"]]),
+    ("a,b\nc,d\n", "BYTES", 2, [[b"a", b"b"], [b"c", b"d"]]),
+    ("a,b\n1,2\n", "BYTES", 2, [[b"a", b"b"], [b"1", b"2"]]),
+    ("x\nc\n", "BYTES", 1, [[b"c"]]),
+    ("NaN,1\n2,3\n", "BYTES", 2, [[b"NaN", b"1"], [b"2", b"3"]]),
+    ("inf,-Infinity\n2,3\n", "FP32", 2, [[np.inf, -np.inf], [2, 3]]),
+])  # fmt: skip
+def test_the_first_line_of_a_table_has_names_by_the_rule_of_a_batch(
+    tmp_path: Path, text: str, datatype: str, width: int, expected: list[Any]
+) -> None:
+    """Texts have names there only if one is the input's; numbers if no cell is a number or empty."""
+    for flag in ("{}", "x={}"):
+        assert table(tmp_path, text, datatype, (-1, width), flag) == expected
+
+
+def test_a_table_for_a_model_that_declares_nothing_keeps_its_first_line(tmp_path: Path) -> None:
+    """Words above words are rows; words above numbers are names."""
+    assert table(tmp_path, "a,b\nc,d\n", None, (), "x={}") == [[b"a", b"b"], [b"c", b"d"]]
+    assert table(tmp_path, "a,b\n1,2\n", None, (), "x={}") == [[1, 2]]
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("1,\n2,3\n", "input 'x' has '' where FP32 needs numbers"),
+    ("NA,1\n2,3\n", "input 'x' has 'NA' where FP32 needs numbers"),
+    ("1,a\n2,3\n", "input 'x' has 'a' where FP32 needs numbers"),
+    ("1,1e400\n", "input 'x' has '1e400' where FP32 needs numbers"),
+    (f"1,{'9' * 5000}\n", "input 'x' has '999999"),
+    ("1,1_0\n", "input 'x' has '1_0' where FP32 needs numbers"),
+])  # fmt: skip
+def test_a_cell_that_is_not_a_number_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    """In the first line, too: it is neither dropped nor guessed."""
+    for flag in ("{}", "x={}"):
+        with pytest.raises(Refused, match=told):
+            table(tmp_path, text, "FP32", (-1, 2), flag)
+
+
+def test_a_name_that_is_twice_in_a_table_is_refused(tmp_path: Path) -> None:
+    """The first column of that name would be lost."""
+    with pytest.raises(Refused, match="input 'x' is given twice"):
+        table(tmp_path, "x,x\n1,2\n", "FP32", (-1,))
+
+
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_samples_have_the_declared_shape(datatype: str) -> None:
     """Open dimensions are the rows, then 1."""
