@@ -11,7 +11,7 @@ from core.dtype import BF16, BOOL, BYTES, FP32, FP64, INT64, DataType, of_array
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
-from core.tensor import Tensor, TensorSpec, as_column, listed
+from core.tensor import Tensor, TensorSpec, as_column, listed, objects
 from handler.commands.call import files, samples
 from handler.commands.call.served import CalledModel, hint
 from handler.commands.options import CommandOptions
@@ -177,7 +177,11 @@ def _of_array(name: str, array: Any, datatype: DataType | None) -> Tensor:
     if array.dtype.kind in "iuf" and not datatype.is_bytes and datatype is not BF16:
         wide = array.astype({"i": np.int64, "u": np.uint64, "f": np.float64}[array.dtype.kind])
         return from_values(name, datatype, array.shape, wide.reshape(-1))
-    flat = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in listed(array.reshape(-1))]
+    flat = listed(array.reshape(-1))
+    if array.dtype.kind == "S" and datatype is BYTES:
+        return Tensor(name, BYTES, objects(flat).reshape(array.shape))
+    if array.dtype.kind == "S":
+        flat = [each.decode(errors="backslashreplace") for each in flat]  # no number has a backslash
     return _of_values(name, flat, array.shape, datatype)
 
 

@@ -242,6 +242,7 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.array([1.5, 2.5]))
     np.save(tmp_path / "i.npy", np.array([1, 2], np.int8))
     np.save(tmp_path / "s.npy", np.array(["a", "ü"]))
+    np.save(tmp_path / "y.npy", np.array([[b"a"], [b"\xff"]]))
     np.savez(tmp_path / "x.npz", x=np.array([0.5]))
     (tmp_path / "t.csv").write_text("1,2\n3,4\n")
     (tmp_path / "b.jpg").write_bytes(b"\xff\xd8")
@@ -259,6 +260,9 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
     assert one("BF16", (-1,), "d.npy") == [0x3FC0, 0x4020]
     assert one("INT64", (-1,), "i.npy") == [1, 2]
     assert one("BYTES", (-1,), "i.npy") == [b"1", b"2"]
+    assert one("BYTES", (-1, 1), "y.npy") == [[b"a"], [b"\xff"]]
+    with pytest.raises(Refused, match=r"input 'x' has 'a' where FP32 needs numbers"):
+        one("FP32", (-1, 1), "y.npy")
     assert one("BYTES", (-1,), "s.npy") == [b"a", "ü".encode()]
     assert one("FP32", (-1, 2), "t.csv") == [[1, 2], [3, 4]]
     assert one("BYTES", (-1, 2), "t.csv") == [[b"1", b"2"], [b"3", b"4"]]
@@ -385,6 +389,18 @@ def test_an_answer_that_is_none_is_one_line(protocol: str, body: bytes) -> None:
 def test_a_refusal_is_read_in_any_form(body: bytes, told: str) -> None:
     """Each protocol has another one, and proxies have their own."""
     assert transport.reason(transport.Landed(500, {}, body)) == told
+
+
+def test_bytes_of_an_array_are_sent_as_they_are(tmp_path: Path) -> None:
+    """A protocol that carries texts alone refuses them."""
+    np.save(tmp_path / "y.npy", np.array([b"a", b"\xff"]))
+    model = CalledModel("m", "", (TensorSpec("x", BYTES, (-1,)),), None)
+    tensors = read(model, file=(str(tmp_path / "y.npy"),))
+    for protocol in ("v2-binary", "grpc", "connect"):
+        assert b"\1\0\0\0a\1\0\0\0\xff" in protocols.PROTOCOLS[protocol].write(model, tensors).body
+    for protocol in ("v2", "grps"):
+        with pytest.raises(Refused, match="input 'x' is not text: use v2-binary, v1, grpc or connect"):
+            protocols.PROTOCOLS[protocol].write(model, tensors)
 
 
 def test_what_a_protocol_cannot_carry_is_said() -> None:
