@@ -1,6 +1,7 @@
 """The keys of model-settings.json that route requests to versions: the policy, the labels, the canary."""
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from core.records import NamedTuple
@@ -8,6 +9,8 @@ from handler.settings.checked import Wrong, an_object, number
 
 VERSION: Final = re.compile(r"[1-8][0-9]{18}|[0-9]{1,18}")
 """Matches the name of a version's folder. Its number fits into 64 bits: nanoseconds since 1970 have 19 digits."""
+LARGEST: Final = 9 * 10**18 - 1
+"""The highest number of a version."""
 ROUNDING: Final = 1e-9
 
 
@@ -21,6 +24,18 @@ class VersionPolicy(NamedTuple):
         if self.specific:
             return [version for version in versions if version in self.specific]
         return versions if self.latest is None else versions[-self.latest :]
+
+
+def free(taken: Collection[int]) -> int:
+    """Returns the number after the highest of those taken; the highest free one if that is not a version's number.
+
+    >>> free(()), free((1, 3)), free((8999999999999999999,))
+    (1, 4, 8999999999999999998)
+    """
+    number = max(taken, default=0) + 1
+    while number > LARGEST or number in taken:
+        number = min(number, LARGEST + 1) - 1
+    return number
 
 
 def version_policy(value: Any) -> VersionPolicy:

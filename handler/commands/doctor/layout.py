@@ -11,7 +11,7 @@ from handler.backends import EXPECTED
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree
 from handler.lifecycle.repository import MARKERS, VERSION, Version, folders_of
-from handler.settings import ALIKE
+from handler.settings import ALIKE, routing
 from handler.settings.model import FILE
 from handler.settings.triton import FILE as TRITON
 from handler.stores import File
@@ -161,10 +161,10 @@ def _misplaced(at: NamedRepository, name: str, path: str, numbers: dict[str, int
 
 
 def _free(folder: str, taken: Collection[int]) -> int:
-    """Returns the number in a folder's name, or else 1, if it is free; else the one after the highest."""
+    """Returns the number in a folder's name, or else 1, if it is free; else the one after the highest, if it can be."""
     found = VERSION.search(folder)
     number = int(found[0]) if found else 1
-    return number if number not in taken else max(taken) + 1
+    return number if number not in taken else routing.free(taken)
 
 
 def incomplete(where: str, name: str, version: Version) -> Finding:

@@ -32,7 +32,8 @@ def run(options: CommandOptions, settings: Settings) -> None:
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)
     _check_place(there, target, settings)
-    jobs = _jobs(found, target, there.next if wanted is None else wanted, force=options.force)
+    is_new = wanted is None and found.versions[0].number is None
+    jobs = _jobs(found, target, there.next(target) if is_new else wanted, force=options.force)
     for job in () if options.force else jobs:
         there.check_free(job.number, target, "" if len(jobs) == 1 else "; --version pushes another one alone")
     text = there.settings if found.settings is None else found.settings.read_bytes()
@@ -115,12 +116,10 @@ def _folder(parent: str, name: str) -> Path:
     return path
 
 
-def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[PushJob]:
+def _jobs(found: Found, target: targets.Target, number: int | None, *, force: bool) -> list[PushJob]:
     """Makes the jobs. `number`: for a version whose folder has none. The last job includes the model's settings."""
-    jobs = [
-        PushJob(target.name, number if version.number is None else version.number, version, None, force)
-        for version in found.versions
-    ]
+    numbers = ((version, number if version.number is None else version.number) for version in found.versions)
+    jobs = [PushJob(target.name, own, version, None, force) for version, own in numbers if own is not None]
     return [*jobs[:-1], jobs[-1]._replace(settings=found.settings)]
 
 

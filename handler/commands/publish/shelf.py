@@ -12,7 +12,7 @@ from handler.commands.publish.buckets import opened
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, folders_of
-from handler.settings import Settings
+from handler.settings import Settings, routing
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File, Folder, Forbidden, Store, open_store, paths
 from handler.stores.directory import changed
@@ -62,9 +62,19 @@ class RepositoryModel(NamedTuple):
     foreign: Mapping[int, str] = MappingProxyType({})
 
     @property
-    def next(self) -> int:
-        """The number for a new version."""
-        return max(self.complete.union(self.foreign), default=0) + 1
+    def taken(self) -> frozenset[int]:
+        """The numbers that a new version cannot have."""
+        return self.complete.union(self.foreign)
+
+    def next(self, target: targets.Target) -> int:
+        """Returns the number for a new version. Raises Refused after the highest number that servers accept."""
+        number = routing.free(self.taken)
+        if (highest := max(self.taken, default=0)) > number:
+            raise Refused(
+                f"{target}/{highest} has the highest number of a version; expected one below 9 * 10**18: "
+                f"--version {number} is free; version_policy names the versions to serve"
+            )
+        return number
 
     def check_free(self, number: int, target: targets.Target, more: str = "") -> None:
         """Raises Refused for a number whose files a push would replace. `more`: a further cure."""
@@ -72,8 +82,8 @@ class RepositoryModel(NamedTuple):
             raise Refused(f"{target}/{number} exists already: --force replaces it{more}")
         if (path := self.foreign.get(number)) is not None:
             raise Refused(
-                f"{target}/{number} has {path}, which no push has put there: --version {self.next} leaves it, and "
-                "--force removes everything in that folder"
+                f"{target}/{number} has {path}, which no push has put there: --version {routing.free(self.taken)} "
+                "leaves it, and --force removes everything in that folder"
             )
 
 

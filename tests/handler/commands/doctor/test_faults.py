@@ -144,6 +144,12 @@ FAULTS = [
         lambda at: at.add(f"iris/{LONG}/model.onnx"),
     ),
     Fault(
+        "version-name",
+        f"iris/v{'8' + '9' * 18}",
+        f"mv -n models/iris/v{'8' + '9' * 18} models/iris/{'8' + '9' * 17 + '8'}",
+        lambda at: [at.add(f"iris/{folder}{'8' + '9' * 18}/model.onnx") for folder in ("", "v")],
+    ),
+    Fault(
         "version-incomplete",
         "iris/2",
         "mv -n models/iris/2/net.onnx models/iris/2/model.onnx",

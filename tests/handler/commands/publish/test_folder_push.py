@@ -61,6 +61,20 @@ def test_a_models_folder_brings_all_its_versions_and_settings(run: Any, tmp_path
     assert "has no version 5" in run("push", tmp_path / "m", target, "--version", "5")[2]
 
 
+def test_a_number_that_no_server_serves_is_not_pushed(run: Any, tmp_path: Path) -> None:
+    """After the highest number a push needs one that is free. A folder of numbered versions needs none."""
+    source, target, highest = adds(1, tmp_path / "m").parent, tmp_path / "repository" / "m", 9 * 10**18 - 1
+    assert run("push", source, target, "--version", str(highest))[0] == 0
+    code, out, err = run("push", source, target)
+    assert (code, out) == (1, "")
+    assert f"m/{highest} has the highest number of a version; expected one below 9 * 10**18" in err
+    assert f"--version {highest - 1} is free" in err
+    adds(4, tmp_path / "n" / "4")
+    assert run("push", tmp_path / "n", target)[0] == 0
+    assert run("push", source, target, "--version", str(highest - 1))[0] == 0
+    assert sorted(each.name for each in target.iterdir()) == ["4", str(highest - 1), str(highest)]
+
+
 def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, tmp_path: Path) -> None:
     """A push replaces only with --force."""
     target = tmp_path / "r" / "m"
