@@ -13,6 +13,9 @@ T = TypeVar("T")
 FILE: Final = click.Path(readable=False)
 """The type of a file's or folder's path: shells complete it. The command itself says what is wrong with it."""
 
+PLAIN_HOST: Final = re.compile(r"(?:\[[^]]*\]|[^:]*)(?::[0-9]*)?")
+"""Matches a host with or without its port."""
+
 
 class CommandOptions(SimpleNamespace):
     """The arguments and options of one command, by name."""
@@ -74,6 +77,20 @@ def checked(read: Callable[[str], T], expected: str = "") -> Callable[[str], T]:
             raise click.BadParameter(f"it is {text[:64]!r}; expected {expected or error}") from None
 
     return value
+
+
+def address(place: str) -> Callable[[str], str]:
+    """Returns the type of a server's URL without what would not be sent, which is not shown. `place`: of a key."""
+
+    def url(text: str) -> str:
+        host, path = re.fullmatch(r"(?:.*?://)?([^/?#]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr] # any
+        if "@" in host or ("@" in path and not PLAIN_HOST.fullmatch(host)):  # a password can have a slash
+            raise click.BadParameter(f"it holds credentials; they belong into {place}")
+        if "?" in path or "#" in path:
+            raise click.BadParameter("it has a query or a fragment; expected http://HOST:PORT, or a path after that")
+        return text
+
+    return url
 
 
 def seconds(text: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
-from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds
+from handler.commands.options import FILE, CommandOptions, address, argument, as_json, checked, command, seconds
 from handler.commands.refused import WrongOption
 
 
@@ -29,7 +29,12 @@ def request(work: Callable[..., Any]) -> Callable[..., Any]:
             "--rows", type=click.IntRange(1, 9_999_999), metavar="N", default=1, help="rows of --sample; default: 1"
         ),
         click.option("--protocol", type=click.Choice(NAMES), default="v2", help="default: v2"),
-        click.option("--url", help=f"the server; default: {URL}, with --protocol grpc: {GRPC}"),
+        click.option(
+            "--url",
+            type=address("--key"),
+            metavar="URL",
+            help=f"the server; default: {URL}, with --protocol grpc: {GRPC}",
+        ),
         click.option("--key", metavar="KEY|@FILE", help="key or token (JWT), or the file that has it"),
         click.option(
             "--timeout", type=checked(seconds), metavar="SECONDS", default="300", help="for an answer; default: 300"

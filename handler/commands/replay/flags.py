@@ -2,7 +2,17 @@
 
 import click
 
-from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds, tolerance
+from handler.commands.options import (
+    FILE,
+    CommandOptions,
+    address,
+    argument,
+    as_json,
+    checked,
+    command,
+    seconds,
+    tolerance,
+)
 
 NUMBER = checked(tolerance, "a number from 0 on")
 PROTOCOLS = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
@@ -13,7 +23,7 @@ URL = "http://127.0.0.1:8080"
 @argument(
     "files", nargs=-1, required=True, type=FILE, metavar="FILE...", help="files of the log, or folders with *.jsonl"
 )
-@click.option("--url", default=URL, help=f"default: {URL}")
+@click.option("--url", type=address("--header"), metavar="URL", default=URL, help=f"default: {URL}")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), default="same", help="default: that of each request")
 @click.option(
     "--rtol", type=NUMBER, metavar="NUMBER", default="1e-5", help="relative tolerance of numbers; default: 1e-5"

@@ -176,6 +176,28 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
     assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
 
 
+@pytest.mark.parametrize("command", [("infer", "m", "--sample"), ("bench", "m", "--sample"), ("replay", "log")])
+@pytest.mark.parametrize(("url", "told"), [
+    ("http://user:s3cret@host", "it holds credentials; they belong into --"),
+    ("user:s3cret@host:80/path", "it holds credentials; they belong into --"),
+    ("http://s3cret@[::1]:80", "it holds credentials; they belong into --"),
+    ("http://user:s3/cret@host", "it holds credentials; they belong into --"),
+    ("http://host/path?key=s3cret", "it has a query or a fragment; expected http://HOST:PORT"),
+    ("http://user:s3#cret@host", "it holds credentials; they belong into --"),
+    ("host:1#s3cret", "it has a query or a fragment; expected http://HOST:PORT"),
+])  # fmt: skip
+def test_a_url_with_a_secret_is_refused_without_it(run: Run, command: tuple[str, ...], url: str, told: str) -> None:
+    """It would not be sent, and the messages about the server would have it."""
+    code, out, err = run(*command, "--url", url)
+    assert (code, out, told in err, "cret" in err) == (2, "", True, False), err
+
+
+def test_a_path_can_have_an_at_sign(run: Run) -> None:
+    """It is part of a URL's path as any other character."""
+    err = run("infer", "m", "--sample", "--url", f"http://127.0.0.1:{free_port()}/@stage")[2]
+    assert "/@stage does not answer: Connection refused" in err
+
+
 @pytest.mark.parametrize("body", [b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}'])
 def test_the_404_of_another_server_says_so(body: bytes) -> None:
     """V2 answers an unknown model with its own error. A web server, or a gateway without its stage, does not."""
