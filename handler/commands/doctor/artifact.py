@@ -1,6 +1,7 @@
 """The function's built artifact, a folder or a zip, against Lambda's limits and the template that deploys it."""
 
 import re
+import shlex
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -81,7 +82,7 @@ def examine(artifact: Artifact, where: str, properties: Mapping[str, Any], *, on
     unreadable = next((file.path for file in artifact.files if file.mode and not file.mode & READABLE), None)
     if unreadable is not None:
         what = f"{unreadable} cannot be read by other users, and Lambda's is another one"
-        yield error("artifact-mode", where, what, f"chmod -R o+rX {where}")
+        yield error("artifact-mode", where, what, f"chmod -R o+rX {shlex.quote(where)}")
     yield from _binaries(artifact, where, properties)
 
 

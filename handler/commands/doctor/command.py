@@ -140,7 +140,7 @@ class Examination:
             self._visit.skipped.append(ELSEWHERE)
             return None
         if what:
-            made = f"mkdir -p {shlex.quote(path)}, or " if what == MISSING else ""
+            made = f"mkdir -p {shlex.quote(str(root))}, or " if what == MISSING else ""
             cure = f"{made}name a folder: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"
             self._visit.add([error("repository-missing", str(root.absolute()), what, cure)])
             return None

@@ -1,5 +1,6 @@
 """How a repository lies: folders without a number, versions without a model, names that servers do not find."""
 
+import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -45,16 +46,25 @@ class NamedRepository(NamedTuple):
         """
         if "://" in self.uri:
             return f"move {source} to {target}"
-        return f"mv -n {self._path(source)} {self._path(target)}"
+        return f"mv -n {self.path(source)} {self.path(target)}"
 
     def published(self, source: str, name: str) -> str:
         """Returns the cure that makes a version of a model's file, which has other files beside it, perhaps."""
         if "://" in self.uri:
             return f"move it, and the files of its weights, to {name}/1, or to another number that is free"
-        return f"dragoman push {self._path(source)} {self._path(name)}; then remove it"
+        return f"dragoman push {self.path(source)} {self.path(name)}; then remove it"
 
-    def _path(self, relative: str) -> str:
-        return shlex.quote(f"{self.uri.rstrip('/')}/{relative}")
+    def made(self, name: str) -> str:
+        """Returns the cure for a model without a version."""
+        pushed = f"`dragoman push FOLDER {self.path(name)}`"
+        if "://" in self.uri:
+            return f"put model.onnx into {name}/1, or {pushed}"
+        return f"mkdir {self.path(f'{name}/1')} and put model.onnx there, or {pushed}"
+
+    def path(self, relative: str) -> str:
+        """Returns a path in the repository as a shell reads it, which does not expand a `~` in quotes."""
+        uri = os.path.expanduser(self.uri)  # noqa: PTH111 - the text, with ./ at its beginning
+        return shlex.quote(f"{uri.rstrip('/')}/{relative}")
 
 
 def of_model(tree: Tree, where: str) -> Finding | None:
@@ -72,7 +82,7 @@ def of_model(tree: Tree, where: str) -> Finding | None:
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
     """Yields the faults of the folders. `where`: the repository, as the user named it."""
     if not tree.models and not any(_is_model(file.path) for file in tree.loose):
-        cure = f"`dragoman push FOLDER {where.rstrip('/')}/NAME` publishes a model"
+        cure = f"`dragoman push FOLDER {NamedRepository(where).path('NAME')}` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)
     at = NamedRepository(where)
     for file in tree.loose:

@@ -56,7 +56,9 @@ def examine(
             own = [*_own(settings, repository, name, files)]
             found += own
             if not any(each.code == "settings-value" for each in own):
-                served = _served(repository, name, files, found, {_model_of(each) for each in (*known, *own)})
+                served = _served(
+                    repository, settings.repository, (name, files), found, {_model_of(each) for each in (*known, *own)}
+                )
                 models += [served] if served is not None else []
     found += [each for served in models for each in _coded(settings, served)]
     return found, models
@@ -112,9 +114,17 @@ def _model_of(finding: Finding) -> str:
 
 
 def _served(
-    repository: Repository, name: str, files: Sequence[File], found: list[Finding], ill: AbstractSet[str]
+    repository: Repository,
+    where: str,
+    model: tuple[str, Sequence[File]],
+    found: list[Finding],
+    ill: AbstractSet[str],
 ) -> FoundModel | None:
-    """Returns the model as servers would serve it. Adds to `found` why they do not, but not for a model in `ill`."""
+    """Returns the model, a name and its files, as servers would serve it. `where`: the repository, as it was named.
+
+    Adds to `found` why they do not, but not for a model in `ill`.
+    """
+    name, files = model
     try:
         listing = repository.look(name, None, files=files)
     except ModelNotLoadable as wrong:
@@ -122,8 +132,7 @@ def _served(
             cure = "name versions that are there in version_policy, or push those"
             found.append(error("no-version-served", f"{name}/{FILE}", wrong.message, cure))
         elif name not in ill:
-            cure = f"mkdir {name}/1 and put model.onnx there, or `dragoman push FOLDER REPOSITORY/{name}`"
-            found.append(error("no-version", name, wrong.message, cure))
+            found.append(error("no-version", name, wrong.message, layout.NamedRepository(where).made(name)))
         return None
     except ServingError as wrong:
         found.append(error("unreadable", name, wrong.message, "see the first finding"))

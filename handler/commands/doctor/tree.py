@@ -1,6 +1,7 @@
 """The files of a repository as they lie there: those of each model, and those that lie beside the models."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from errno import ELOOP
 from pathlib import Path
@@ -48,7 +49,11 @@ def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:
     try:
         entries = [entry for entry in os.scandir(folder) if is_shown(entry.name)]
     except OSError as wrong:
-        cure = f"let the server's user read it: chmod -R u+rX {folder}" if wrong.errno != ELOOP else REPAIR
+        cure = (
+            f"let the server's user read it: chmod -R u+rX {shlex.quote(str(folder))}"
+            if wrong.errno != ELOOP
+            else REPAIR
+        )
         found.append(error("unreadable", prefix or str(folder), f"cannot be listed: {wrong.strerror}", cure))
         return
     for entry in entries:
@@ -62,7 +67,7 @@ def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:
             what = "is a link that leads nowhere" if entry.is_symlink() else "is neither a file nor a folder"
             found.append(warning("broken-link", path, f"{what}; servers skip it", REPAIR))
         elif not os.access(entry.path, os.R_OK):
-            cure = f"let the server's user read it: chmod u+r {folder / entry.name}"
+            cure = f"let the server's user read it: chmod u+r {shlex.quote(str(folder / entry.name))}"
             found.append(error("unreadable", path, "cannot be read by this user", cure))
         else:
             yield File(path, entry.stat().st_size)

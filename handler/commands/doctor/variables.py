@@ -1,6 +1,8 @@
 """The DRAGOMAN_* variables: unknown names, wrong values, and values that contradict each other."""
 
 import os
+import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -92,8 +94,7 @@ def _access(settings: Settings, host: str) -> Iterator[Finding]:
         AccessGate(settings, models)
     except InvalidSettings as wrong:
         what, wanted = expected(str(wrong))
-        cure = wanted or "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
-        yield error("authentication", "DRAGOMAN_AUTH", what, cure)
+        yield error("authentication", "DRAGOMAN_AUTH", what, wanted or _keys_cure(what))
     if settings.control == "open" and settings.auth == "none" and not _is_loopback(host):
         yield error(
             "control-open",
@@ -101,6 +102,15 @@ def _access(settings: Settings, host: str) -> Iterator[Finding]:
             f"it is 'open' without authentication, on {host}: every client can unload every model",
             "unset DRAGOMAN_CONTROL, or set DRAGOMAN_AUTH=keys and make a key with `dragoman keys new --rights admin`",
         )
+
+
+def _keys_cure(what: str) -> str:
+    """Returns the cure for settings of authentication that a server refuses. `what`: its words."""
+    if what.startswith("DRAGOMAN_KEYS_FILE cannot be read"):
+        return "name a file that the server's user can read"
+    if found := re.match(r"DRAGOMAN_KEYS(?:_FILE)?: (?:(line|entry) [0-9]+)?", what):
+        return f"correct that {found[1] or 'text'}; `dragoman keys new` prints a sound line"
+    return "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
 
 
 def _is_loopback(host: str) -> bool:
@@ -126,10 +136,10 @@ def _keys_file(settings: Settings) -> Iterator[Finding]:
         yield warning("keys-none", "DRAGOMAN_KEYS_FILE", what, "put the line that `dragoman keys new` prints there")
     if mode & stat.S_IWOTH:
         what = "every user of this machine can write it, and so add a key"
-        yield error("keys-file-writable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {path}")
+        yield error("keys-file-writable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {shlex.quote(str(path))}")
     elif mode & (stat.S_IROTH | stat.S_IRGRP):
         what = "other users of this machine can read it: who has a key, with which rights on which models"
-        yield warning("keys-file-readable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {path}")
+        yield warning("keys-file-readable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {shlex.quote(str(path))}")
 
 
 def _verification(settings: Settings) -> Iterator[Finding]:

@@ -81,7 +81,7 @@ def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
 
 def keys_file(mode: int, text: str = f"ci sha256:{'0' * 64} infer\n") -> Callable[[SetUp], object]:
     def plant(at: SetUp) -> None:
-        file = at.folder / "keys"
+        file = at.folder / "my keys"
         file.write_text(text, encoding="ascii")
         file.chmod(mode)
         at.set(DRAGOMAN_AUTH="keys", DRAGOMAN_KEYS_FILE=str(file))
@@ -221,13 +221,18 @@ FAULTS = [
     Fault(
         "keys-unused", "DRAGOMAN_AUTH", "DRAGOMAN_AUTH=keys", variables(DRAGOMAN_KEYS=f"a {'0' * 64} infer"), "warning"
     ),
+    Fault("authentication", "DRAGOMAN_AUTH", "correct that line", keys_file(0o600, "\nci\n")),
+    Fault("authentication", "DRAGOMAN_AUTH", "correct that entry", keys_file(0o600, "[1]")),
+    Fault("authentication", "DRAGOMAN_AUTH", "correct that text", keys_file(0o600, "{")),
+    Fault("authentication", "DRAGOMAN_AUTH", "user can read", variables(DRAGOMAN_AUTH="keys", DRAGOMAN_KEYS_FILE="n")),
+    Fault("no-version", "lg", "mkdir models/lg/1 and", lambda at: at.add("lg/words.txt", "x")),
     Fault("keys-none", "DRAGOMAN_KEYS_FILE", "dragoman keys new", keys_file(0o600, ""), "warning"),
     Fault("traces", "DRAGOMAN_TRACES", "pip install 'dragoman[otel]'", untraced),
     Fault("payload-log", "DRAGOMAN_PAYLOAD_LOG", "s3://bucket/prefix", variables(DRAGOMAN_PAYLOAD_LOG="ftp://x/y")),
     Fault("folder-unwritable", "DRAGOMAN_PAYLOAD_LOG", "name a folder", variables(DRAGOMAN_PAYLOAD_LOG="/dev/null/x")),
     Fault("folder-unwritable", "DRAGOMAN_CACHE", "name a folder", bucket(DRAGOMAN_CACHE="/dev/null")),
-    Fault("keys-file-readable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o644), "warning"),
-    Fault("keys-file-writable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o666)),
+    Fault("keys-file-readable", "DRAGOMAN_KEYS_FILE", "my keys'", keys_file(0o644), "warning"),
+    Fault("keys-file-writable", "DRAGOMAN_KEYS_FILE", "my keys'", keys_file(0o666)),
     Fault("control-open", "DRAGOMAN_CONTROL", "dragoman keys new", exposed),
     Fault("verification", "DRAGOMAN_VERIFY", "DRAGOMAN_VERIFY_KEY", variables(DRAGOMAN_VERIFY="signature")),
     Fault("no-such-model", "DRAGOMAN_PRELOAD", "'wine'", variables(DRAGOMAN_PRELOAD="wines")),

@@ -302,6 +302,7 @@ def test_what_cannot_be_read_is_named(
 ) -> None:
     """A file or a folder that this user may not read is an error at its own place, and hides nothing else."""
     setup.add("rest/1/model.onnx")
+    setup.models = setup.models.rename(setup.folder / "my models")
     scandir, access = os.scandir, os.access
 
     def guarded(path: Any) -> Any:
@@ -313,8 +314,11 @@ def test_what_cannot_be_read_is_named(
     monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and "wine" not in str(path))
     found, files = tree.of_folder(setup.models)
     assert [(each.code, each.where) for each in found] == [("unreadable", "rest/"), ("unreadable", "wine/1/model.onnx")]
+    assert [each.cure.partition("chmod ")[2] for each in found] == [
+        f"-R u+rX '{setup.models}/rest'", f"u+r '{setup.models}/wine/1/model.onnx'",
+    ]  # fmt: skip
     assert files.models.keys() == {"wine"}
-    assert main(["list", "models"]) == 1
+    assert main(["list", "my models"]) == 1
     assert capsys.readouterr().err == f"dragoman: {setup.models / 'rest'} cannot be listed: Permission denied\n"
 
 
@@ -475,12 +479,42 @@ def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("uri", "cure"), [
+    ("m", "mkdir m/lg/1 and put model.onnx there, or `dragoman push FOLDER m/lg`"),
+    ("my m", "mkdir 'my m/lg/1' and put model.onnx there, or `dragoman push FOLDER 'my m/lg'`"),
+    ("s3://b/m", "put model.onnx into lg/1, or `dragoman push FOLDER s3://b/m/lg`"),
+])  # fmt: skip
+def test_the_cure_of_a_model_without_a_version_has_the_repository(uri: str, cure: str) -> None:
+    """Its commands run in the current folder, as those of the other cures."""
+    assert layout.NamedRepository(uri).made("lg") == cure
+
+
+def test_the_cure_of_an_artifact_quotes_its_path(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """A shell would read two paths."""
+    built = setup.artifact().rename(setup.folder / "my build")
+    (built / "handler" / "aws.py").chmod(0o600)
+    setup.flags += ["--artifact", "my build"]
+    cures = {each["code"]: each["cure"] for each in doctor().all}
+    assert cures["artifact-mode"] == "chmod -R o+rX 'my build'"
+
+
+def test_the_cure_of_a_missing_repository_has_its_whole_path(
+    setup: SetUp, doctor: Callable[[], Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell does not expand a `~` in quotes."""
+    monkeypatch.setenv("HOME", str(setup.folder / "o t"))
+    setup.repository = "~/none"
+    assert doctor().all[0]["cure"].startswith(f"mkdir -p '{setup.folder}/o t/none', or ")
+
+
+@pytest.mark.parametrize(("uri", "cure"), [
     ("my models", "mv -n 'my models/a/1/a b.onnx' 'my models/a/1/model.onnx'"),
     ("m/", "mv -n 'm/a/1/a b.onnx' m/a/1/model.onnx"),
+    ("~/m", "mv -n '/home/o t/m/a/1/a b.onnx' '/home/o t/m/a/1/model.onnx'"),
     ("s3://b/m", "move a/1/a b.onnx to a/1/model.onnx"),
 ])  # fmt: skip
-def test_a_cure_runs_where_doctor_ran(uri: str, cure: str) -> None:
-    """Its paths begin in the current folder, and it replaces nothing."""
+def test_a_cure_runs_where_doctor_ran(uri: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its paths begin in the current folder, or in the home folder, and it replaces nothing."""
+    monkeypatch.setenv("HOME", "/home/o t")
     assert layout.NamedRepository(uri).moved("a/1/a b.onnx", "a/1/model.onnx") == cure
 
 
