@@ -12,7 +12,7 @@ import atexit
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -42,11 +42,14 @@ def check(folder: Path, trusted: Path | None = None) -> None:
     `trusted`: a folder that nobody else uses, so that it and those above it are not checked.
     """
     *above, last = _levels(folder)
-    for level in above:
-        if trusted is None or not trusted.is_relative_to(level):
-            _check_level(level, "is below a folder that", sticky=True)
+    _check_above(above, trusted)
     if last != trusted:
         _check_level(last)
+
+
+def check_parent(folder: Path, trusted: Path | None = None) -> None:
+    """Raises NotPrivate if no private folder can be made in a folder. `trusted`: as above."""
+    _check_above(_levels(folder), trusted)
 
 
 def is_private(folder: Path, trusted: Path | None = None) -> bool:
@@ -125,6 +128,12 @@ def check_below(folder: Path) -> None:
             if path.is_symlink():
                 raise NotPrivate("has a symbolic link in it")
             _check_level(path, "holds a file that")
+
+
+def _check_above(levels: Iterable[Path], trusted: Path | None) -> None:
+    for level in levels:
+        if trusted is None or not trusted.is_relative_to(level):
+            _check_level(level, "is below a folder that", sticky=True)
 
 
 def _levels(folder: Path) -> Iterator[Path]:

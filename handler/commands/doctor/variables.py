@@ -13,10 +13,12 @@ from core.errors import nearest
 from handler.commands.doctor.findings import Finding, error, expected, note, warning
 from handler.settings import ALIKE, PREFIX, SETTINGS, InvalidSettings, Settings, hosts
 from handler.settings.sources import in_file
+from handler.stores import private
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
 HERE: Final = "localhost"
 LOCAL: Final = "file://"
+CACHE: Final = "DRAGOMAN_CACHE"
 TABLE: Final = "docs/settings.md lists the settings"
 
 
@@ -189,7 +191,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     if settings.payload_log and "://" not in settings.payload_log.removeprefix(LOCAL):
         named += [("DRAGOMAN_PAYLOAD_LOG", settings.payload_log.removeprefix(LOCAL))]
     if not settings.cache_is_default and "://" in settings.repository.removeprefix(LOCAL):
-        named += [("DRAGOMAN_CACHE", str(settings.cache))]
+        named += [(CACHE, str(settings.cache))]
     for variable, folder in named:
         path = Path(folder).absolute()
         there = next(each for each in (path, *path.parents) if os.access(each, os.F_OK))
@@ -198,6 +200,22 @@ def _folders(settings: Settings) -> Iterator[Finding]:
         elif not os.access(there, os.W_OK | os.X_OK):
             cure = "name a folder that this user can write, or change its permissions"
             yield error("folder-unwritable", variable, f"this user cannot write {there}", cure)
+        elif variable == CACHE and not settings.cache_shared:
+            yield from _public(path, there, settings)
+
+
+def _public(cache: Path, there: Path, settings: Settings) -> Iterator[Finding]:
+    """Yields that a server would refuse the cache: other users can change it. `there`: the first folder that exists."""
+    trusted = private.exempt(settings.platform)
+    try:
+        private.check(cache, trusted) if there == cache else private.check_parent(there, trusted)
+    except private.NotPrivate as wrong:
+        cure = (
+            "name a folder that only this user can write, or set DRAGOMAN_CACHE_SHARED=true if those users are trusted"
+        )
+        yield error("cache-not-private", CACHE, f"every load fails: {cache} {wrong}", cure)
+    except OSError:
+        return  # it cannot be looked at, and that is a finding of its own
 
 
 def named_models(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:

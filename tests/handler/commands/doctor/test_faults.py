@@ -79,6 +79,18 @@ def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
     return lambda at: change(at.artifact())
 
 
+def cache(below: str) -> Callable[[SetUp], object]:
+    """Names a cache that is a folder that other users can write, or is below one."""
+
+    def plant(at: SetUp) -> None:
+        folder = at.folder / "open"
+        folder.mkdir()
+        folder.chmod(0o777)
+        bucket(DRAGOMAN_CACHE=str(folder / below))(at)
+
+    return plant
+
+
 def keys_file(mode: int, text: str = f"ci sha256:{'0' * 64} infer\n") -> Callable[[SetUp], object]:
     def plant(at: SetUp) -> None:
         file = at.folder / "my keys"
@@ -231,6 +243,8 @@ FAULTS = [
     Fault("payload-log", "DRAGOMAN_PAYLOAD_LOG", "s3://bucket/prefix", variables(DRAGOMAN_PAYLOAD_LOG="ftp://x/y")),
     Fault("folder-unwritable", "DRAGOMAN_PAYLOAD_LOG", "name a folder", variables(DRAGOMAN_PAYLOAD_LOG="/dev/null/x")),
     Fault("folder-unwritable", "DRAGOMAN_CACHE", "name a folder", bucket(DRAGOMAN_CACHE="/dev/null")),
+    Fault("cache-not-private", "DRAGOMAN_CACHE", "or set DRAGOMAN_CACHE_SHARED=true", cache("")),
+    Fault("cache-not-private", "DRAGOMAN_CACHE", "only this user can write", cache("new/one")),
     Fault("keys-file-readable", "DRAGOMAN_KEYS_FILE", "my keys'", keys_file(0o644), "warning"),
     Fault("keys-file-writable", "DRAGOMAN_KEYS_FILE", "my keys'", keys_file(0o666)),
     Fault("control-open", "DRAGOMAN_CONTROL", "dragoman keys new", exposed),

@@ -531,3 +531,17 @@ def test_misnamed_versions_of_one_number_get_one_each(setup: SetUp, doctor: Call
     cures = [each["cure"] for each in doctor().all if each["code"] == "version-name"]
     moves = ["best models/grape/1", "release-0 models/grape/0", "v0 models/grape/2", "v0 models/grape/2"]
     assert cures == [f"mv -n models/grape/{each}" for each in moves]
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+@pytest.mark.parametrize("below", ["", "new/one"])
+def test_a_private_or_shared_cache_has_no_finding(
+    setup: SetUp, doctor: Callable[[], Findings], shared: str, below: str
+) -> None:
+    """A volume that containers share may be written by all of them."""
+    folder = setup.folder / "cache"
+    folder.mkdir()
+    folder.chmod(0o777 if shared == "true" else 0o700)
+    setup.bucket()
+    setup.set(DRAGOMAN_CACHE=str(folder / below), DRAGOMAN_CACHE_SHARED=shared)
+    assert "DRAGOMAN_CACHE" not in [each["where"] for each in doctor().all]
