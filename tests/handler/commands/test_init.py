@@ -40,8 +40,12 @@ def test_a_copy_in_the_package_is_fresh(copy: str, original: str) -> None:
 
 
 def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
-    """`make test` and CI see a sound example, a model that cannot be loaded, and a request that is refused."""
+    """`make test` and CI see a sound example, a model that cannot be loaded, and a request that is refused.
+
+    A hidden folder, which editors and notebooks make, is not a model.
+    """
     assert cli.main(["init", str(tmp_path)]) == 0
+    (tmp_path / "models" / ".ipynb_checkpoints").mkdir()
     done = run(tmp_path, "check.py")
     assert (done.returncode, done.stdout) == (0, "iris: ok\n"), done.stderr
     request = tmp_path / "requests" / "iris.json"
