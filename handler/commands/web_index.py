@@ -18,7 +18,7 @@ from handler.stores.web.index import IndexedFile
 
 def run(options: CommandOptions, settings: Settings) -> None:
     """Writes index.json into the folder, whole or not at all. Raises Refused, ServingError."""
-    root = Path(options.folder)
+    root = paths.local(options.folder)
     if not paths.is_dir(root):
         raise Refused(f"the folder {root} does not exist")
     is_one, found = _paths(root, DirectoryStore(settings._replace(repository=str(root))))

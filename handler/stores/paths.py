@@ -33,6 +33,15 @@ def path_of(repository: str, setting: str = "DRAGOMAN_REPOSITORY") -> str:
     return unquote(f"/{path}")
 
 
+def local(text: str | Path) -> Path:
+    """Returns the path of a file or folder on this machine that an argument names. Raises InvalidSettings."""
+    path = path_of(str(text), "the path")
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme.isalnum():  # "://" would become ":/"
+        raise InvalidSettings(f"{path!r} is not on this machine; expected a path: `dragoman pull` fetches a model")
+    return Path(path)
+
+
 def mode_of(path: Path) -> int:
     """Returns the st_mode of the file or folder at a path, 0 if the path is free. Raises OSError for any other failure.
 

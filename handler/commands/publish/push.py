@@ -17,7 +17,7 @@ from handler.commands.refused import Refused
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
 from handler.settings.triton import FILE as TRITON
-from handler.stores.paths import expanded
+from handler.stores.paths import expanded, local
 
 NOT_TRIED = "push did not check the model, because ONNX Runtime is not installed: pip install 'dragoman[onnx]'"
 
@@ -29,7 +29,8 @@ def run(options: CommandOptions, settings: Settings) -> None:
     if not targets.is_writable(target.repository):
         raise Refused(f"{target} cannot be written: a repository on a web server is read only")
     wanted = versions.number(options.version)
-    found = versions.find(Path(options.model), wanted)
+    source = local(options.model)
+    found = versions.find(source, wanted)
     there = shelf.model(settings, target)
     _check_place(there, target, settings)
     is_new = wanted is None and found.versions[0].number is None
@@ -43,7 +44,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
             signing.check(job.version)
         _check(job, text, settings, None if options.no_check else meter)
     said = parse(target.name, text)
-    _tell_unused(Path(options.model), said.note if found.settings is not None else "", meter)
+    _tell_unused(source, said.note if found.settings is not None else "", meter)
     served = said.version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:
         with TemporaryDirectory(prefix="push-") as made:

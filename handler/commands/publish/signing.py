@@ -68,7 +68,7 @@ def _write(folder: Path, name: str, text: bytes) -> LocalFile:
 
 def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None]]:
     """Yields the versions of a folder, each with its model's settings. Raises Refused."""
-    path = Path(options.model)
+    path = paths.local(options.model)
     if paths.is_file(path):
         raise Refused(f"{path} is a file; expected the folder of a version, or a model's")
     found = versions.find(path, versions.number(options.version))

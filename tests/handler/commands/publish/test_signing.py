@@ -74,6 +74,27 @@ def test_each_version_of_a_model_is_signed(run: Any, model: Path, keys: Path) ->
     assert run("verify", model, "--version", "2", "--key", keys / "pub")[1].count("verified") == 1
 
 
+def test_a_file_address_names_a_folder_of_this_machine(run: Any, model: Path, keys: Path) -> None:
+    """As it does for the repository."""
+    address = model.as_uri()
+    assert run("sign", address, "--key", keys / "key")[0] == 0
+    code, out, _ = run("verify", address, "--key", keys / "pub")
+    assert (code, out.count(f"{model}/")) == (0, 2)
+    assert run("push", address, model.parent / "r" / "m")[0] == 0
+    assert run("index", (model.parent / "r").as_uri())[1].startswith(f"{model.parent}/r/index.json: 1 model")
+    code, _, err = run("verify", "file://m", "--key", keys / "pub")
+    assert (code, "the path is 'file://m'; expected a path, or file:// and a path from the root" in err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("sign", "{}", "--unsigned"), ("index", "{}"), ("push", "{}", "r/m")])
+def test_an_address_that_is_not_on_this_machine_is_refused(run: Any, words: tuple[str, ...]) -> None:
+    """It is shown as it was given."""
+    for address in ("s3://b/x", "ftp://h/x"):
+        code, _, err = run(*(word.format(address) for word in words))
+        told = f"{address!r} is not on this machine; expected a path: `dragoman pull` fetches a model"
+        assert (code, told in err) == (2, True), err
+
+
 def test_a_certificate_signs(run: Any, model: Path, keys: Path) -> None:
     """Its chain goes with it; the verifiers keep the roots."""
     assert run("sign", model, "--key", keys / "leafkey", "--cert", keys / "leaf")[0] == 0
