@@ -1,6 +1,7 @@
 """Writes an image's context (a wheel of this installation, the models, the Dockerfile), and has the engine build it."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -8,9 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from core.errors import nearest
 from handler.commands.init.wheel import installed, wheel
 from handler.commands.options import CommandOptions
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.settings.routing import VERSION
 from handler.stores import paths
 
@@ -27,6 +29,7 @@ def run(options: CommandOptions) -> int:
     models = None if options.models is None else Path(options.models)
     constraints = None if options.constraints is None else Path(options.constraints)
     _check(models, constraints)
+    _check_extras(options.extras)
     if options.context is not None:
         folder = Path(options.context)
         write(folder, models, constraints)
@@ -49,6 +52,17 @@ def _check(models: Path | None, constraints: Path | None) -> None:
         raise Refused(f"{models} has no models: expected a folder for each, such as {models}/iris/1/model.onnx")
     if constraints is not None and not paths.is_file(constraints):
         raise Refused(f"there is no file {constraints}")
+
+
+def _check_extras(text: str | None) -> None:
+    """Raises WrongOption for an extra that this installation does not have: pip would only warn."""
+    known = installed().metadata.get_all("Provides-Extra") or []
+    for name in text.split(",") if text else ():
+        plain = re.sub(r"[-_.]+", "-", name.strip()).lower()  # as pip compares them
+        if plain not in known:
+            near = nearest(plain, known)
+            wanted = f"did you mean {near}?" if near else f"expected {', '.join(known)}"
+            raise WrongOption(f"--extras has {name[:64]!r}; {wanted}")
 
 
 def _has_versions(folder: Path) -> bool:

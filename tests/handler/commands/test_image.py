@@ -66,6 +66,22 @@ def test_the_images_user_can_read_models_that_only_their_owner_could(tmp_path: P
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o755, 0o644]
 
 
+@pytest.mark.parametrize(("extras", "told"), [
+    ("foo", "--extras has 'foo'; expected server, onnx, grpc, "),
+    ("server,onxx", "--extras has 'onxx'; did you mean onnx?"),
+    ("onnx,", "--extras has ''; expected server, onnx"),
+])  # fmt: skip
+def test_an_unknown_extra_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extras: str, told: str
+) -> None:
+    """Pip only warns of it, and the image lacks what was meant."""
+    words = ["build-image", "--tag", "a", "--context", str(tmp_path / "c"), "--extras"]
+    assert cli.main([*words, extras]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+    assert cli.main([*words, "Convert_SKLEARN, onnx"]) == 0
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     ((), ["--target", "server"]),
     (("--target", "streaming", "--extras", "onnx,signing"),
