@@ -13,7 +13,7 @@ T = TypeVar("T")
 FILE: Final = click.Path(readable=False)
 """The type of a file's or folder's path: shells complete it. The command itself says what is wrong with it."""
 
-PLAIN_HOST: Final = re.compile(r"(?:\[[^]]*\]|[^:]*)(?::[0-9]*)?")
+PLAIN_HOST: Final = re.compile(r"(?:\[[^][]*\]|[^][:]*)(?::[0-9]*)?")
 """Matches a host with or without its port."""
 
 
