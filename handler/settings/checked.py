@@ -63,10 +63,11 @@ def an_object(value: Any, path: str, *known: str) -> dict[str, Any]:
 def members_of(text: bytes) -> dict[str, Any]:
     """Returns the keys of a file. No error quotes a file that is not an object: it may hold a secret. Raises Wrong.
 
-    Lone surrogates and numbers of more than 64 bits are refused: no answer and no page could have them.
+    Lone surrogates and numbers of more than 64 bits are refused: no answer and no page could have them. So is a key
+    twice in one object: one of its values would have no effect.
     """
     try:
-        value = json.loads(text, parse_int=_whole)
+        value = json.loads(text, parse_int=_whole, object_pairs_hook=_members)
         if b"\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -77,6 +78,16 @@ def members_of(text: bytes) -> dict[str, Any]:
     if value and not isinstance(value, dict):
         raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
     return an_object(value, "the file")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises Wrong."""
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise Wrong(f"the key {shown(name)}", Unquoted("there twice in one object"), "it once")
+        members[name] = value
+    return members
 
 
 def _whole(digits: str) -> int:

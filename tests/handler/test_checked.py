@@ -67,6 +67,14 @@ def test_what_is_not_json_is_named_by_its_place(text: bytes, reason: str) -> Non
     assert str(wrong.value) == f"the file is not JSON: {reason}"
 
 
+@pytest.mark.parametrize("text", [b'{"a": 1, "b": 2, "a": 1}', b'{"c": [{"a": 1, "a": 2}]}'])
+def test_a_key_stands_once_in_an_object(text: bytes) -> None:
+    """Only one of its values could have an effect."""
+    with pytest.raises(Wrong, match="^the key 'a' is there twice in one object; expected it once$"):
+        members_of(text)
+    assert members_of(b'{"a": {"a": 1}, "b": {"a": 1}}') == {"a": {"a": 1}, "b": {"a": 1}}
+
+
 def test_long_values_are_shown_in_part() -> None:
     """A file may contain anything."""
     with pytest.raises(Wrong) as wrong:
