@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO, Final
@@ -56,7 +56,8 @@ def run(options: CommandOptions) -> int:
     try:
         with source.open("rb") as file, OutputFile(output) as answers, reported(), _taking_turns():
             began = time.monotonic()
-            skipped = _run(options, settings, form, file, answers)
+            with redirect_stdout(sys.stderr):  # what a model prints is not the command's result
+                skipped = _run(options, settings, form, file, answers)
             return _tell(options, answers, skipped, time.monotonic() - began)
     except OSError as error:
         raise Refused(f"{error.filename or source}: {error.strerror}") from None

@@ -447,6 +447,20 @@ def test_a_model_with_its_own_code_runs_once_at_a_time(
     assert [each["prediction"] for each in found[1]] == [number // 2 + 1 for number in range(12)]
 
 
+def test_what_a_model_prints_is_not_the_result(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its text goes to stderr, so that stdout is JSON alone."""
+    folder = tmp_path / "talker" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(
+        "print('loaded')\n" + COUNTING.replace("    global", "    print('asked')\n    global")
+    )
+    monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "true")
+    code, answers, summary, err = batch(capsys, str(tmp_path / "talker"), write("in.jsonl", [1.0]))
+    assert (code, len(answers), summary["records"], err) == (0, 1, 1, "loaded\nasked\n")
+
+
 @pytest.mark.parametrize(("threads", "cpus", "expected"), [("1", 4, (1, 4)), ("2", 4, (2, 2)), ("4", 4, (2, 2))])
 def test_two_inferences_share_the_processors(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, threads: str, cpus: int, expected: Any
