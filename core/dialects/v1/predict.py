@@ -7,7 +7,8 @@ has both protocols' keys, unless the request can only be TensorFlow Serving's or
 Sources: TF Serving's RESTful API page, json_tensor.h; KServe's V1 protocol page.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from core.dialects.v1.answer import Output, columns, named, rows
 from core.dialects.v1.inputs import from_columns, from_rows, is_named
 from core.dialects.v1.request import V1Question, find_signature
 from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, ExplainResult, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.signature import Signature
@@ -60,22 +62,28 @@ def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
 
     def reply(result: ExplainResult) -> HttpResponse:
         predictions = rows(named(result.inferred.outputs, signature), question.non_finite)
-        explanations = [
-            {name: _plain(value, question) for name, value in members.items()} for members in result.explanations
-        ]
+        non_finite = question.non_finite or NonFinite.NULL
         try:
+            explanations = [_written(members, non_finite) for members in result.explanations]
             body = jsonio.dumps({"predictions": predictions, "explanations": explanations})
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise ModelFailed(f"model {spec.name!r}: explain returned what JSON cannot carry: {error}") from error
         return HttpResponse(200, (JSON,), (body,))
 
     return Explain(infer_of(inputs, signature, spec)), reply
 
 
-def _plain(value: Any, question: V1Question) -> Any:
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
-        return value
-    return jsonio.numbers(value, question.non_finite or jsonio.NonFinite.NULL)
+def _written(value: Any, non_finite: NonFinite) -> Any:
+    """Returns a value of an explanation for `dumps`, which would write null for any NaN. Raises RecursionError."""
+    if isinstance(value, Mapping):
+        return {key: _written(each, non_finite) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(each, non_finite) for each in value]
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        return jsonio.numbers(np.array(value, np.float64), non_finite)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return jsonio.numbers(value, non_finite)
+    return value
 
 
 def infer_of(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:

@@ -192,13 +192,17 @@ def test_every_form_can_be_explained_and_is_answered_in_rows(document: Any) -> N
 )
 def test_scores_that_are_not_finite_follow_the_operators_choice(policy: NonFinite | None, written: bytes) -> None:
     """The choice of an error holds for predictions alone."""
-    scores = [{"importance_scores": np.array([math.nan, 0.1])}]
-    assert written in explained(scores, question({"instances": [1, 2]}, policy))
+    asked = question({"instances": [1, 2]}, policy)
+    for scores in (np.array([math.nan, 0.1]), [math.nan, 0.1], (np.float32("nan"), 0.1)):
+        assert written in explained([{"importance_scores": scores}], asked)
+        assert written in explained([{"why": [{"scores": scores}]}], asked)
 
 
 def test_what_json_cannot_carry_is_the_models_fault() -> None:
     """The error names the model."""
-    for value in (object(), {1, 2}, 1j):
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (object(), {1, 2}, 1j, endless):
         with pytest.raises(ModelFailed, match="^model 'm': explain returned what JSON cannot carry: "):
             explained([{"why": value}])
 
