@@ -130,7 +130,7 @@ def check_rank(rank: int, name: str) -> None:
 
 
 def is_possible(shape: tuple[int, ...] | list[int]) -> bool:
-    """Decides whether a tensor of a model can have this shape, -1 being any size; numpy minds other axes beside a 0."""
+    """Decides whether a model's tensor can have this shape. -1 is any size. numpy limits the sizes beside a 0, too."""
     return len(shape) <= MAX_RANK and math.prod(max(1, size) for size in shape) <= MAX_DECLARED
 
 

@@ -78,7 +78,7 @@ def first_texts(body: Part, numbers: Sequence[int]) -> list[str]:
                 if all(found.values()):
                     break
     except ValueError:
-        pass  # it is no message from here on
+        pass  # what follows is not a message
     return list(found.values())
 
 

@@ -47,7 +47,7 @@ from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
 _END: Final = object()
-"""The end of a generator, which is no answer of a model."""
+"""Marks the end of a generator. A model cannot yield it."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":

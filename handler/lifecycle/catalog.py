@@ -285,8 +285,8 @@ class Catalog:
 
 
 def unnamed(names: str) -> InvalidInput:
-    """Returns the refusal of a request that names no model, where none is the default. `names`: its choice."""
-    return InvalidInput(f"no model is named, and there is no default one; the models are: {names}")
+    """Returns the refusal of a request that does not name a model, if none is the default. `names`: of all models."""
+    return InvalidInput(f"the request does not name a model, and no model is the default; the models are: {names}")
 
 
 def wanted_of(ref: ModelRef) -> int | None:

@@ -43,7 +43,7 @@ class Preloaded:
     def missing(self, deadline: Deadline) -> Mapping[str, str]:
         """Returns why models and versions are not in memory, by name. Raises ServingError, ModelNotFound for one.
 
-        `*` lists folders without files, too, which are no models.
+        `*` also lists folders without files, which are not models.
         """
         missing = {}
         for name in self._names(deadline):

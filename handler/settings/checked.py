@@ -81,7 +81,7 @@ def members_of(text: bytes) -> dict[str, Any]:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises Wrong."""
+    """Returns the object with these keys and values. Raises Wrong for a key that is there twice."""
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:

@@ -54,7 +54,7 @@ def test_a_path_finds_its_route(router: Router, method: str, path: str, pattern:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 def test_a_slash_at_the_end_of_an_exact_dialects_path_makes_another_path(method: str) -> None:
-    """No method finds it, so that none is said to be allowed there."""
+    """No method finds it, so the answer does not say that one is allowed."""
     router = router_of(GRPS, *ROUTES)
     assert router.find("GET", "/a/b")[0].pattern == "/a/b"
     for path in ("/a/", "/a/b/", "/a//"):

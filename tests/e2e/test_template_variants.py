@@ -278,22 +278,22 @@ def at(resources: dict[str, Any], way: str) -> Any:
     return found
 
 
+def has_properties(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Asserts that an expansion was accepted, and has those properties."""
+    assert (found["refused"], found["lint"]) == ([], [])
+    assert {way: at(found["resources"], way) for way in expected} == expected
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_parameter_makes_what_it_says(expansions: dict[str, Any], name: str) -> None:
     """The resources are there with their properties, and cfn-lint has nothing against them."""
-    _, expected = VARIANTS[name]
-    found = expansions[name]
-    assert (found["refused"], found["lint"]) == ([], [])
-    assert {way: at(found["resources"], way) for way in expected} == expected
+    has_properties(expansions[name], VARIANTS[name][1])
 
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_a_parameter_of_the_streaming_template_makes_what_it_says(streamed: dict[str, Any], name: str) -> None:
     """It has the guards and the alarms of the usual one."""
-    _, expected = STREAMED[name]
-    found = streamed[name]
-    assert (found["refused"], found["lint"]) == ([], [])
-    assert {way: at(found["resources"], way) for way in expected} == expected
+    has_properties(streamed[name], STREAMED[name][1])
 
 
 @pytest.mark.parametrize("name", REFUSED)

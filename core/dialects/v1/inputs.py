@@ -54,7 +54,7 @@ def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
 def _rows(given: dict[str, Tensor]) -> int | None:
     """Returns the number of rows of all columns, 1 without any; None if they differ, or have none."""
     sizes = {tensor.array.shape[:1] for tensor in given.values()} or {(1,)}
-    return sum(sizes.pop()) if len(sizes) == 1 and () not in sizes else None
+    return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else None
 
 
 def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | None) -> tuple[Tensor, ...]:

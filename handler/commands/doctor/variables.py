@@ -111,7 +111,7 @@ def _keys_cure(what: str) -> str:
     if what.startswith("DRAGOMAN_KEYS_FILE cannot be read"):
         return "name a file that the server's user can read"
     if found := re.match(r"DRAGOMAN_KEYS(?:_FILE)?: (?:(line|entry) [0-9]+)?", what):
-        return f"correct that {found[1] or 'text'}; `dragoman keys new` prints a sound line"
+        return f"correct that {found[1] or 'text'}; `dragoman keys new` prints a valid line"
     return "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
 
 

@@ -200,7 +200,7 @@ def test_loads_with_modules_of_one_name_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_installed_stays(tmp_path: Path) -> None:
-    """A folder of its name is no package, and a second copy of one in C would end the process."""
+    """A folder with its name is not a package. A second copy of a package in C would end the process."""
     (tmp_path / "orjson").mkdir()
     (tmp_path / "orjson" / "notes.py").write_text("")
     code = "import orjson\ndef predict(inputs, parameters):\n    return {'y': [1]}\n"

@@ -130,7 +130,7 @@ def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_rows_of_a_request_count_as_inferences() -> None:
-    """It is one request, and one execution. A failure is no inference."""
+    """A request with rows counts as one execution. A failure does not count."""
     traffic = Traffic()
     for rows in (1, 8, 0):
         traffic.record(0, (0, 0, 0, 0), "v2", rows, success=True)
@@ -211,7 +211,7 @@ def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int
 def test_time_without_the_processor_says_nothing_of_a_model(
     runs: list[tuple[int, int, int | None]], needed: int
 ) -> None:
-    """A thread that others interrupt comes back to the event loop, and a pause of the process is no probation."""
+    """A slow run by the clock alone does not keep a model off the event loop."""
     pace = Pace()
     for times, ns, cpu in runs:
         for _ in range(times):

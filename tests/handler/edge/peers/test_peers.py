@@ -135,7 +135,7 @@ def test_what_another_worker_refuses_is_refused(hire: Hire, tmp_path: Path) -> N
 
 
 def test_a_worker_that_cannot_be_asked_has_not_agreed(hire: Hire, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process without descriptors changes nothing of the others, and says so; one that has ended is no other."""
+    """A process without descriptors reports that it could not ask. A worker that has ended is not asked."""
     one, two = hire("1"), hire("2")
     load(one)
 
