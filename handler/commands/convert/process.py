@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,17 +14,15 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Final
 
 from core.records import NamedTuple
+from handler.commands import children
 from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import LibraryJob
 from handler.commands.meter import human
 from handler.commands.refused import Refused
 
 Job = LibraryJob | SavedModelJob
-ROOT: Final = Path(__file__).parents[3]
 WITHHELD: Final = ("AWS_", "DRAGOMAN_")
 """The child publishes nothing: it gets no credentials, and no settings."""
-TAIL: Final = 2000
-SHOWN: Final = 300
 
 
 class ChildLimits(NamedTuple):
@@ -44,8 +41,8 @@ def converted(job: Job, limits: ChildLimits, say: Callable[[str], None]) -> dict
 def each(jobs: Sequence[Job], limits: ChildLimits, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Converts in one child, which imports a library once. Yields a report for each job. The time is that of a job."""
     with TemporaryFile() as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "handler.commands.convert.child"],
+        child = subprocess.Popen(  # noqa: S603 - this interpreter
+            children.command("handler.commands.convert.child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -106,20 +103,16 @@ def _read(stream: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
 def _ended(child: subprocess.Popen[bytes], limits: ChildLimits, step: str, errors: IO[bytes]) -> str:
     """Returns why a child ended without an answer: its signal or exit code, and its last words."""
     code = child.wait()
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, errors.tell() - TAIL))
-    words = errors.read().decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(words) if line.strip()), "")
+    how = f"{'by' if code < 0 else 'with'} {children.end_of(code)}"
+    last = children.last_line(errors)
     limit = "" if limits.memory is None else f", with {human(limits.memory)} of memory permitted"
-    return f"the conversion ended {how} ({step}){limit}{': ' + last[:SHOWN] if last else ''}"
+    return f"the conversion ended {how} ({step}){limit}{': ' + last if last else ''}"
 
 
 def _environment() -> dict[str, str]:
     """Returns the child's variables. The current folder may have modules of a file's types; it comes behind our own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(WITHHELD)}
-    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")]), str(Path.cwd())]
-    return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    return {**children.environment(kept, str(Path.cwd())), "PYTHONUNBUFFERED": "1"}
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,17 +12,15 @@ from typing import IO, Any, Final
 
 from core.deadline import within
 from core.records import NamedTuple
+from handler.commands import children
 from handler.commands.doctor import cures
 from handler.commands.doctor.findings import Finding, error, note
 from handler.commands.doctor.model_files import FoundModel
 from handler.lifecycle.repository import Version
 
-ROOT: Final = Path(__file__).parents[3]
 CHILD: Final = "handler.commands.doctor.child"
 LOOK: Final = 0.02
 """Seconds between two looks at the child's memory. A process that fills memory writes some 50 MB meanwhile."""
-LAST: Final = 2000
-"""The last characters of what a child has written, for the reason of its end."""
 MB: Final = 1_000_000
 
 
@@ -35,12 +32,12 @@ class LoadLimits(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a child ended. `why`: "" by itself, else the limit that it has passed. `told`: the end of its stderr."""
+    """How a child ended. `why`: "" by itself, else the limit that it has passed. `last`: the end of its stderr."""
 
     code: int
     why: str
     answer: dict[str, Any]
-    told: str
+    last: str
 
 
 def initialisation(environ: Mapping[str, str], limits: LoadLimits) -> dict[str, Any]:
@@ -95,27 +92,20 @@ def _loaded(
 
 
 def _crash(ended: Ended) -> str:
-    last = next((line for line in reversed(ended.told.splitlines()) if line.strip()), "")
-    reason = f"exit code {ended.code}"
-    if ended.code < 0:
-        reason = signal.Signals(-ended.code).name
-    return (
-        f"the process that loaded it died ({reason}): {last}" if last else f"the process that loaded it died ({reason})"
-    )
+    died = f"the process that loaded it died ({children.end_of(ended.code)})"
+    return f"{died}: {ended.last}" if ended.last else died
 
 
 def _run(arguments: list[str], environ: Mapping[str, str], limits: LoadLimits) -> Ended:
     """Runs a child to its end, or to its limits."""
-    path = os.pathsep.join(filter(None, (str(ROOT), environ.get("PYTHONPATH", ""))))
-    # -P: a module in the current folder, such as handler.py, must not come before ours.
-    command = [sys.executable, "-P", "-m", CHILD, *arguments]
+    command = children.command(CHILD, *arguments)
     with TemporaryFile() as out, TemporaryFile() as errors:
         with subprocess.Popen(  # noqa: S603 - this interpreter
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env={**environ, "PYTHONPATH": path},
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=children.environment(environ),
             start_new_session=True,
         ) as process:  # fmt: skip
             why = _waited(process, limits)
-        return Ended(process.returncode, why, _answer(out), _text(errors)[-LAST:])
+        return Ended(process.returncode, why, _answer(out), children.last_line(errors))
 
 
 def _waited(process: "subprocess.Popen[bytes]", limits: LoadLimits) -> str:
@@ -147,14 +137,10 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
 def _answer(out: IO[bytes]) -> dict[str, Any]:
+    out.seek(0)
     try:
-        found: dict[str, Any] = json.loads(_text(out))
+        found: dict[str, Any] = json.loads(out.read().decode(errors="replace"))
     except ValueError:
         return {}
     return found

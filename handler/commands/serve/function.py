@@ -3,18 +3,16 @@
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Final
 
 from core.records import NamedTuple
+from handler.commands import children
 
-ROOT: Final = Path(__file__).parents[3]
 NAME: Final = "dragoman"
 INIT_SECONDS: Final = 10.0
 """Lambda's init phase on demand. If it takes longer, the phase begins again, within the invocation."""
@@ -42,8 +40,7 @@ class LambdaInstance:
     """
 
     def __init__(self, environ: Mapping[str, str], seconds: float, report: Callable[[str], None]) -> None:
-        path = os.pathsep.join(filter(None, (str(ROOT), environ.get("PYTHONPATH"))))
-        self._environ = {**environ, "AWS_LAMBDA_FUNCTION_NAME": NAME, "PYTHONPATH": path}
+        self._environ = children.environment({**environ, "AWS_LAMBDA_FUNCTION_NAME": NAME})
         self._seconds, self._report = seconds, report
         self._process: subprocess.Popen[bytes] | None = None
         self._questions: Any = None
@@ -80,7 +77,7 @@ class LambdaInstance:
         """Starts the process, and returns the seconds of its init phase. Raises EOFError if it ends."""
         reads, self_writes = os.pipe()
         self_reads, writes = os.pipe()
-        command = [sys.executable, "-P", "-m", "handler.commands.serve.runtime", str(reads), str(writes)]
+        command = children.command("handler.commands.serve.runtime", str(reads), str(writes))
         self._process = subprocess.Popen(command, env=self._environ, pass_fds=(reads, writes), stdin=subprocess.DEVNULL)  # noqa: S603 - ourselves
         os.close(reads)
         os.close(writes)

@@ -16,16 +16,15 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from handler.commands import children
 from handler.commands.serve.server import NOT_STARTED, Serving, bind, check_packages
 from handler.edge import log_lines
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger("dragoman.workers")
-ROOT: Final = Path(__file__).parents[3]
 MODULE: Final = "handler.commands.serve.worker"
 LONGEST_FOLDER: Final = 60
 """Characters of a folder in which a socket's whole path stays below the kernel's 108."""
@@ -95,8 +94,7 @@ class Supervisor:
         self._count = count
         self._how = how
         self._folder = folder
-        path = os.pathsep.join(filter(None, (str(ROOT), environ.get("PYTHONPATH"))))
-        self._environ = {"DRAGOMAN_METRICS_FOLDER": f"{folder}/metrics", **environ, "PYTHONPATH": path}
+        self._environ = children.environment({"DRAGOMAN_METRICS_FOLDER": f"{folder}/metrics", **environ})
         self._running: dict[int, Started] = {}
         self._ending = asyncio.Event()
         self._code = 0
@@ -129,7 +127,7 @@ class Supervisor:
             "number": number, "folder": self._folder, "announces": announces,
             "how": {**self._how._asdict(), "file": self._how.file and str(self._how.file)},
         })  # fmt: skip
-        command = (sys.executable, "-P", "-m", MODULE, role)
+        command = children.command(MODULE, role)
         try:
             process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), env=self._environ)
         except OSError:

@@ -2,12 +2,12 @@
 
 import json
 import os
-import signal
 import subprocess
-import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from handler.commands import children
 from handler.commands.publish import checks, external
 from handler.commands.publish.files import digest, local_file
 from handler.commands.publish.versions import LocalVersion
@@ -16,7 +16,6 @@ from handler.settings.checked import members_of
 from handler.settings.model import FILE
 from handler.stores.signing.envelope import FILE as SIGNATURE
 
-ROOT: Final = Path(__file__).parents[4]
 CHILD: Final = "handler.commands.publish.optimize.child"
 MODEL, WEIGHTS = checks.ONNX, f"{checks.ONNX}.data"
 
@@ -51,17 +50,13 @@ def optimized(version: LocalVersion, to: Path, *, resigned: bool) -> tuple[Local
 
 def _answer(folder: Path, to: Path) -> dict[str, Any]:
     """Runs the child, whose end by a signal is a problem of the model."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    # -P: a module in the current folder, such as handler.py, must not come before ours.
-    command = [sys.executable, "-P", "-m", CHILD, str(folder.absolute()), str(to)]
-    done = subprocess.run(  # noqa: S603 - this interpreter
-        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": path}
-    )
+    command, environ = children.command(CHILD, str(folder.absolute()), str(to)), children.environment(os.environ)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environ)  # noqa: S603 - this interpreter
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:256]
-        why = signal.Signals(-done.returncode).name if done.returncode < 0 else last
+        last = children.last_line(BytesIO(done.stderr)) if done.returncode >= 0 else ""
+        why = last or children.end_of(done.returncode)
         return {"problem": f"the process that does it died ({why})"}
     return answer
 
