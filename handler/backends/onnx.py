@@ -15,7 +15,8 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingErro
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor
 from handler.backends import Source, model_spec
-from handler.backends.onnx_file import MalformedFile, Value, operators, signature
+from handler.backends.onnx_fields import MalformedFile
+from handler.backends.onnx_file import Value, operators, signature
 from handler.backends.onnx_values import bits, fed, ort_value
 from handler.backends.reasons import for_log, is_about_numbers, is_about_shapes, one_line, reason, shapes
 from handler.backends.runs import check, stoppable

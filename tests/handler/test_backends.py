@@ -19,7 +19,7 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
 from core.operations import Batching
 from core.tensor import Tensor, TensorSpec
 from handler import backends, plugins
-from handler.backends import Source, onnx_file, python
+from handler.backends import Source, onnx_fields, onnx_file, python
 from handler.backends import onnx as onnx_backend
 from handler.backends.runs import LARGE
 from handler.edge.dispatch.limits import Hurried, Watchdog
@@ -100,7 +100,7 @@ def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.Temp
     """No other error is raised, whatever the file contains."""
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(content)
-    with contextlib.suppress(onnx_file.MalformedFile):
+    with contextlib.suppress(onnx_fields.MalformedFile):
         onnx_file.signature(path)
 
 

@@ -1,19 +1,17 @@
 """Finds the files beside an ONNX model that hold its weights (onnx.proto: TensorProto.external_data)."""
 
-import mmap
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from handler.backends.onnx_file import MalformedFile, fields
+from handler.backends.onnx_fields import MalformedFile, fields, members, read, text
+from handler.backends.onnx_file import FUNCTION, GRAPH
 from handler.commands.refused import Refused
 
-GRAPH, FUNCTIONS = 7, 25
-"""Numbers of ModelProto's fields."""
 EXTERNAL_DATA: Final = 13
 """Number of TensorProto's field. Its entries have a key (1) and a value (2)."""
 CHILDREN: Final = {
-    "model": {GRAPH: "graph", FUNCTIONS: "function"},
+    "model": {GRAPH: "graph", FUNCTION: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
@@ -26,10 +24,9 @@ CHILDREN: Final = {
 def locations(path: Path) -> tuple[str, ...]:
     """Returns sorted paths relative to the model's folder. Raises Refused for a broken file or a path outside."""
     try:
-        found = sorted(set(_below(_mapped(path), "model")))
-    except (MalformedFile, IndexError, UnicodeDecodeError) as error:
-        reason = error if isinstance(error, MalformedFile) else "the file is not an ONNX model, or it is cut short"
-        raise Refused(f"{path}: {reason}") from None
+        found = read(path, lambda view: sorted(set(_below(view))))
+    except MalformedFile as error:
+        raise Refused(f"{path}: {error}") from None
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
     for location in found:
@@ -38,26 +35,18 @@ def locations(path: Path) -> tuple[str, ...]:
     return tuple(str(PurePosixPath(location)) for location in found)
 
 
-def _mapped(path: Path) -> memoryview:
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            raise MalformedFile("the file is empty")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def _below(view: memoryview, message: str) -> Iterator[str]:
-    if message == "tensor":
-        yield from _of_tensor(view)
-        return
-    for number, member in fields(view):
-        child = CHILDREN[message].get(number)
-        if child is not None and isinstance(member, memoryview):
-            yield from _below(member, child)
+def _below(model: memoryview) -> Iterator[str]:
+    rest = [("model", model)]
+    while rest:
+        message, view = rest.pop()
+        if message == "tensor":
+            yield from _of_tensor(view)
+            continue
+        for number, member in fields(view):
+            child = CHILDREN[message].get(number)
+            if child is not None and isinstance(member, memoryview):
+                rest.append((child, member))
 
 
 def _of_tensor(view: memoryview) -> Iterator[str]:
-    for number, entry in fields(view):
-        if number == EXTERNAL_DATA and isinstance(entry, memoryview):
-            texts = {key: bytes(member).decode() for key, member in fields(entry) if isinstance(member, memoryview)}
-            if texts.get(1) == "location":
-                yield texts.get(2, "")
+    return (text(entry, 2) for entry in members(view, EXTERNAL_DATA) if text(entry, 1) == "location")

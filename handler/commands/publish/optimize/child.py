@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from core.errors import ServingError
 from core.ports import Model
 from handler.backends import Source, onnx
-from handler.backends.onnx_file import MalformedFile
+from handler.backends.onnx_fields import MalformedFile
 from handler.backends.reasons import one_line
 from handler.commands.publish.optimize import answers, rewriting
 from handler.settings import Settings

@@ -7,14 +7,23 @@ inferred. Neither is a change that its publisher asked for.
 from collections.abc import Iterator
 from typing import Final
 
-from handler.backends.onnx_file import GRAPH, INPUT, NODE, NODE_ATTRIBUTE, NODE_OPERATOR, OUTPUT, fields
+from handler.backends.onnx_fields import fields, members, text
+from handler.backends.onnx_file import (
+    FUNCTION,
+    GRAPH,
+    INPUT,
+    IR_VERSION,
+    NODE,
+    NODE_DOMAIN,
+    NODE_OPERATOR,
+    OPSET_IMPORT,
+    OUTPUT,
+    REPLACEABLE,
+    with_nested,
+)
 
-VERSION, OPERATOR_SETS, TRAINING, FUNCTIONS = 1, 8, 20, 25
-NODE_DOMAIN: Final = 7
-SUBGRAPHS: Final = (6, 11)
-"""Numbers of AttributeProto's fields of one graph, and of several."""
-LEAST_VERSION: Final = 4
-"""Before it, weights are listed among the inputs, and the optimised graph has others."""
+TRAINING: Final = 20
+"""Number of ModelProto's field, of which ONNX Runtime knows nothing."""
 
 
 class Unjoinable(Exception):
@@ -26,13 +35,13 @@ def joined(source: memoryview, optimised: memoryview) -> bytes:
 
     Raises Unjoinable, MalformedFile, IndexError.
     """
-    head = [each for each in fields(source) if each[0] not in (GRAPH, TRAINING, FUNCTIONS)]
-    version = next((value for number, value in head if number == VERSION), 0)
-    if not isinstance(version, int) or version < LEAST_VERSION:
-        raise Unjoinable(f"its file has the ONNX IR version {version}, and {LEAST_VERSION} is the least")
-    graph, functions = _graph(optimised), [each for each in fields(optimised) if each[0] == FUNCTIONS]
-    known = {_text(each, 1) for each in _members(source, OPERATOR_SETS)}
-    if foreign := {_plain(_text(node, NODE_DOMAIN)) for node in _nodes(graph)} - {_plain(each) for each in known}:
+    head = [each for each in fields(source) if each[0] not in (GRAPH, TRAINING, FUNCTION)]
+    version = next((value for number, value in head if number == IR_VERSION), 0)
+    if not isinstance(version, int) or version < REPLACEABLE:
+        raise Unjoinable(f"its file has the ONNX IR version {version}, and {REPLACEABLE} is the least")
+    graph, functions = _graph(optimised), [each for each in fields(optimised) if each[0] == FUNCTION]
+    known = {text(each, 1) for each in members(source, OPSET_IMPORT)}
+    if foreign := {_plain(text(node, NODE_DOMAIN)) for node in _nodes(graph)} - {_plain(each) for each in known}:
         raise Unjoinable(f"ONNX Runtime puts operations of its own into it: those of {', '.join(sorted(foreign))}")
     if _casts(graph) > _casts(_graph(source)):
         raise Unjoinable(
@@ -44,33 +53,19 @@ def joined(source: memoryview, optimised: memoryview) -> bytes:
 
 
 def _graph(model: memoryview) -> memoryview:
-    return next(_members(model, GRAPH))
+    return next(members(model, GRAPH))
 
 
 def _casts(graph: memoryview) -> int:
-    return sum(_text(node, NODE_OPERATOR) == "Cast" for node in _nodes(graph))
+    return sum(text(node, NODE_OPERATOR) == "Cast" for node in _nodes(graph))
 
 
 def _nodes(graph: memoryview) -> Iterator[memoryview]:
-    """Yields each node, those of subgraphs, too."""
-    for node in _members(graph, NODE):
-        yield node
-        for attribute in _members(node, NODE_ATTRIBUTE):
-            for kind in SUBGRAPHS:
-                for subgraph in _members(attribute, kind):
-                    yield from _nodes(subgraph)
-
-
-def _members(message: memoryview, field: int) -> Iterator[memoryview]:
-    return (value for number, value in fields(message) if number == field and isinstance(value, memoryview))
+    return with_nested(members(graph, NODE))
 
 
 def _plain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
-
-
-def _text(message: memoryview, field: int) -> str:
-    return next((bytes(value).decode() for value in _members(message, field)), "")
 
 
 def _message(members: list[tuple[int, int | memoryview]]) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 import pytest
 
+from core.schema import fields
 from handler.commands.publish import folder as folder_module
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
@@ -218,6 +219,19 @@ def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path
     assert (code, err) == (1, f"dragoman: {tmp_path}/file/r cannot be written: Not a directory\n")
 
 
+def nested(depth: int) -> bytes:
+    """Returns a model whose graph has a node, whose attribute has a graph, which has a node, and so on."""
+    keys = (
+        onnx.AttributeProto.G_FIELD_NUMBER,
+        onnx.NodeProto.ATTRIBUTE_FIELD_NUMBER,
+        onnx.GraphProto.NODE_FIELD_NUMBER,
+    )
+    graph = b""
+    for key in keys * depth:
+        graph = fields.head(key, len(graph)) + graph
+    return fields.head(onnx.ModelProto.GRAPH_FIELD_NUMBER, len(graph)) + graph
+
+
 @pytest.mark.parametrize(("files", "message"), [
     ({}, "m is empty"),
     ({"words.txt": b""}, "model 'm' has no model.onnx, model.py or pipeline.json; its files: words.txt"),
@@ -225,6 +239,7 @@ def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path
     ({"model.onnx": b"\x08\x08 cut"}, "model.onnx: the file is cut short"),
     ({"model.onnx": b"\x0a"}, "model.onnx: the file is not an ONNX model, or it is cut short"),
     ({"model.onnx": b"\x08\x08"}, "cannot be loaded: model.onnx: the file holds no graph"),
+    ({"model.onnx": nested(1000)}, "cannot be loaded: model.onnx: the graph has no outputs"),
     ({"model.onnx": b"", "model-settings.json": b"{"}, "model-settings.json of model 'm': the file is not JSON: "),
     ({"model.onnx": b"", "model-settings.json": b'{"name": "n"}'}, "name is 'n'; expected the folder's name 'm'"),
     ({"model.py": b"def predict(:\n"}, "model.py, line 1: invalid syntax"),
