@@ -28,7 +28,8 @@ SHOWN: Final = 256
 REMEMBERED: Final = 1024
 ODD: Final = frozenset(' "=\\')
 """Characters that would take a value for another one: a value with one of them is quoted."""
-PHASES: Final = ("queue", "fetch", "load", "decode", "infer", "encode")
+WAITS: Final = ("fetch", "load")
+PHASES: Final = ("queue", *WAITS, "decode", "infer", "encode")
 
 
 What = tuple[str, str, str, int | str, str, str, str]
@@ -81,11 +82,21 @@ def _reason(record: Record, error: Failure) -> Reason:
     return Reason(error.fault, escaped(" ".join(error.message.split())), caller, peer)
 
 
-def phases(durations: tuple[int, int, int, int], waits: tuple[int, int] | None) -> list[float]:
-    """Returns milliseconds, in the order of PHASES: `fetch` and `load` are waits for the model, and not in `queue`."""
-    queue, *steps = durations
+def phases(durations: tuple[int, int, int, int] | None, waits: tuple[int, int] | None) -> list[tuple[str, float]]:
+    """Returns the steps of a request in the order of PHASES, each with its milliseconds.
+
+    `fetch` and `load` are waits for the model, and not in `queue`. A request without an inference can have waited, too.
+    """
     wait, load = waits or (0, 0)
-    return [ns / 1e6 for ns in (max(0, queue - wait), wait - load, load, *steps)]
+    waited = (wait - load, load)
+    if durations is None:
+        return _named(WAITS, waited) if waits else []
+    queue, *steps = durations
+    return _named(PHASES, (max(0, queue - wait), *waited, *steps))
+
+
+def _named(names: tuple[str, ...], times: tuple[int, ...]) -> list[tuple[str, float]]:
+    return [(name, ns / 1e6) for name, ns in zip(names, times, strict=True)]
 
 
 class LineForm(Protocol):
@@ -160,17 +171,16 @@ class TextLines:
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
         begin, middle = self._known.get(what) or self._parts(what)
-        if durations is None:
+        if waits is not None:
+            steps = "".join(f" {name}={ms:.3f}" for name, ms in phases(durations, waits)).encode()
+        elif durations is None:
             steps = b""
-        elif waits is None:
+        else:
             queue, decode, infer, encode = durations
             steps = b" queue=%.3f decode=%.3f infer=%.3f encode=%.3f" % (
                 *(queue / 1e6, decode / 1e6),
                 *(infer / 1e6, encode / 1e6),
             )
-        else:
-            times = phases(durations, waits)
-            steps = b" queue=%.3f fetch=%.3f load=%.3f decode=%.3f infer=%.3f encode=%.3f" % tuple(times)
         line = b"%b,%03d%b%.3f%b%b in=%d out=%d id=%b" % (
             *(self._stamp, int((at - second) * 1000), begin, ns / 1e6, middle),
             *(steps, received, sent, own),
@@ -232,9 +242,7 @@ class JsonObjects:
             "bytes_in": entry.received,
             "bytes_out": entry.sent,
         }
-        if entry.durations is not None:
-            times = phases(entry.durations, entry.waits)
-            found |= {f"{name}_ms": round(ms, 3) for name, ms in zip(PHASES, times, strict=True)}
+        found |= {f"{name}_ms": round(ms, 3) for name, ms in phases(entry.durations, entry.waits)}
         if entry.trace:
             found["trace_id"] = entry.trace.decode()
         if entry.reason is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from handler.edge.observe.access import PHASES, Entry, phases
+from handler.edge.observe.access import Entry, phases
 
 COUNT: Final = "Count"
 MS: Final = "Milliseconds"
@@ -33,9 +33,8 @@ def line(entry: Entry, given: str, namespace: str, service: str, *, is_cold: boo
         "BytesReceived": (BYTES, entry.received),
         "BytesSent": (BYTES, entry.sent),
     }
-    if entry.durations is not None:
-        times = phases(entry.durations, entry.waits)
-        metrics |= {f"{name.title()}Duration": (MS, round(ms, 3)) for name, ms in zip(PHASES, times, strict=True)}
+    steps = phases(entry.durations, entry.waits)
+    metrics |= {f"{name.title()}Duration": (MS, round(ms, 3)) for name, ms in steps}
     definition = {
         "Namespace": namespace,
         "Dimensions": [list(DIMENSIONS)],

@@ -105,11 +105,11 @@ class Observer:
     def _model(self, record: Record, ns: int) -> tuple[str, str]:
         """Returns the model and version that have worked on the request, else those that it has named."""
         timing = record.timing
+        if timing is not None and timing.cold:
+            self.counts.cold += 1
         if timing is None or timing.use is None:
             return self._named(record) if record.codec is not None else ("", "")
         spec = timing.use.model.spec
-        if timing.cold:
-            self.counts.cold += 1
         if timing.broken is not None and record.error is None:  # its answer had begun, and has the error
             record.error = Failure(*timing.broken)
         if self._stepped and timing.durations is not None:

@@ -1,8 +1,10 @@
 """handler.aws and lifecycle: a load that takes longer than one invocation."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -38,6 +40,29 @@ def test_a_load_longer_than_the_timeout_ends_over_several_invocations(function: 
     assert (version.state, version.reason) == (State.LOADING, told[-1])
     assert function(infer(), context(3))["statusCode"] == 200
     assert function(infer(), context(3))["statusCode"] == 200
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_request_that_waits_in_vain_leaves_its_wait_in_the_log_and_the_metrics(
+    slow: list[Any], form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The alarm about waits for models adds up those of refused requests, too: a load may never end."""
+    for name, value in (("METRICS", "emf"), ("LOG_FORMAT", form)):
+        monkeypatch.setenv(f"DRAGOMAN_{name}", value)
+    with closing(Function()) as function:
+        assert function(infer(), context(3))["statusCode"] == 503
+        assert function.app is not None
+        assert function.app.observer.counts.cold == 1
+    assert len(slow) == 1
+    written = capsys.readouterr()
+    waits = r" fetch=[\d.]+ load=0\.000 in=" if form == "text" else r'"fetch_ms":[\d.]+,"load_ms":0.0,"reason"'
+    assert re.search(waits, written.err)
+    found = json.loads(written.out)
+    assert (found["status"], found["FetchDuration"] > 0, found["LoadDuration"]) == ("503", True, 0)
+    assert {"FetchDuration", "LoadDuration"} <= {
+        each["Name"] for each in found["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    }
+    assert "InferDuration" not in found
 
 
 @pytest.mark.parametrize(("path", "body"), [
