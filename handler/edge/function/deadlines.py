@@ -1,5 +1,6 @@
 """The deadlines of a function's events: when its gateway, the function or the operator's patience ends a wait."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -43,6 +44,12 @@ def end_of(context: Any) -> Deadline:
     """Returns when an answer has to be on its way because the function's time ends; NEVER without a context."""
     remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
     return NEVER if remaining is None else within(max(LEAST_SECONDS, answerable(remaining() / 1e3)))
+
+
+def leaving(context: Any) -> float:
+    """Returns when an answer that was made has to leave, on time.monotonic(); infinity without a context."""
+    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    return math.inf if remaining is None else time.monotonic() + answerable(remaining() / 1e3)
 
 
 def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = GATEWAY_SECONDS) -> Deadline:

@@ -5,6 +5,7 @@ An edge begins it, and everything below finds it in RECORD, by the request's own
 """
 
 import itertools
+import math
 import os
 import re
 import time
@@ -45,6 +46,7 @@ class Record:
     was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
     `own_id`: the one that the client has sent, which errors repeat; b"" without one.
     `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
+    `until`: on time.monotonic(), when a function's answer has to leave.
     Defaults are in the class, where they cost nothing.
     """
 
@@ -61,6 +63,7 @@ class Record:
     trace = b""
     own_id = b""
     notes: Any = None
+    until = math.inf
 
     def __init__(self, method: str, path: str, request_id: bytes, send: Send | None = None, given: str = "") -> None:
         self.came = time.perf_counter_ns()

@@ -1,5 +1,6 @@
 """An observer that also makes traces of requests, and logs their payloads, when they have ended."""
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
@@ -66,7 +67,7 @@ class TappedObserver(Observer):
         if span is not None and self._spans is not None:
             self._spans.end(span, record, timing, route, model)
             if self._flushes:
-                self._spans.flush()
+                self._spans.flush(record.until)
         if notes.copy is not None and self._payloads is not None:
             self._payloads.take(record, notes.copy, (headers, body), model)
         record.notes = None
@@ -82,7 +83,7 @@ class TappedObserver(Observer):
     def close(self) -> None:
         super().close()
         if self._spans is not None:
-            self._spans.flush()
+            self._spans.flush(math.inf)
         if self._payloads is not None:
             self._payloads.close()
 

@@ -9,7 +9,7 @@ from mangum.handlers import ALB, HTTPGateway
 from core.errors import ServingError
 from core.wire import REQUEST_ID, HttpResponse
 from handler.edge.exchange import Scope, Send
-from handler.edge.function.deadlines import EventEnds
+from handler.edge.function.deadlines import EventEnds, leaving
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.record import ID_KEY, Failure, Record, drawn, sent_in
 from handler.edge.timing import Timing
@@ -100,6 +100,8 @@ class HttpEvent:
 
     def __exit__(self, *_: object) -> None:
         if self._observer is not None and self._record is not None:
+            if not self._observer.is_plain:
+                self._record.until = leaving(self.context)
             self._observer.end(self._record)
 
 

@@ -99,7 +99,7 @@ class PayloadLog:
         answered = CloudEvent(response, kinds[1], copy.encoding, b"".join(copy.parts))
         if record.protocol == "grpc" and copy.kind:
             answered = _bare(answered)
-        self._outbox.put((CloudEvent(request, kinds[0], encoding, bytes(body)), answered))
+        self._outbox.put((CloudEvent(request, kinds[0], encoding, bytes(body)), answered), record.until)
 
     def _about(self, record: Record, model: tuple[str, str]) -> Iterator[tuple[str, str]]:
         name, version = (escaped(text[:SEEN]) for text in model)

@@ -1,12 +1,15 @@
 """Events on their way to their place: bounded in memory, and written by a thread of their own."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from core.errors import counted, escaped
+from handler.edge.observe.aside import Aside, left
 from handler.edge.observe.payloads.events import CloudEvent
 from handler.edge.observe.payloads.places import EventPlace
 
@@ -22,6 +25,8 @@ RETRIES: Final = (0.5, 2.0, 5.0)
 """Seconds before each further try."""
 PAUSE_SECONDS: Final = 30.0
 """A function tries again so long after a failure, and a failure is logged at most so often."""
+LAMBDA_SECONDS: Final = 2.0
+"""The most that a function's answer waits for its events."""
 LAST_SECONDS: Final = 10.0
 """The most that the end of a process waits for its events."""
 
@@ -38,6 +43,7 @@ class Outbox:
         self._most = most
         self._counts = counts
         self._freezes = freezes
+        self._aside = Aside(LAMBDA_SECONDS)
         self._waiting: list[Sequence[CloudEvent]] = []
         self._bytes = 0
         self._lock, self._counting, self._writing = threading.Lock(), threading.Lock(), threading.Lock()
@@ -47,10 +53,10 @@ class Outbox:
         self._thread: threading.Thread | None = None
         self._told = self._again = float("-inf")
 
-    def put(self, events: Sequence[CloudEvent]) -> None:
-        """Takes the events of one request. Waits only for those of a function."""
+    def put(self, events: Sequence[CloudEvent], until: float = math.inf) -> None:
+        """Takes the events of one request. Waits only for a function's. `until`: when its answer has to leave."""
         if self._freezes:
-            self._put_now(events)
+            self._put_now(events, until)
             return
         size = sum(event.size + OVERHEAD for event in events)
         with self._lock:
@@ -67,14 +73,18 @@ class Outbox:
             self._thread = threading.Thread(target=self._run, name="payload log", daemon=True)
             self._thread.start()
 
-    def _put_now(self, events: Sequence[CloudEvent]) -> None:
+    def _put_now(self, events: Sequence[CloudEvent], until: float) -> None:
         with self._lock:
             self._waiting.append(events)
-        with self._writing:
+        if not self._writing.acquire(timeout=left(until, LAMBDA_SECONDS)):
+            return  # the next thread takes them along
+        try:
             with self._lock:
                 batch, self._waiting = self._waiting, []
             if batch:  # else the thread before has written the events
-                self._write(batch, ())
+                self._write(batch, (), until)
+        finally:
+            self._writing.release()
 
     def _run(self) -> None:
         while True:
@@ -104,17 +114,17 @@ class Outbox:
         del self._waiting[:taken]
         return batch, size
 
-    def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
+    def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float], until: float = math.inf) -> None:
         """Writes the events of so many requests, and counts the outcomes."""
         if self._freezes and time.monotonic() < self._again:
             self.count(FAILED, len(batch))
             return
         events = [event for each in batch for event in each]
-        failure, refused = self._tried(events)
+        failure, refused = self._tried(events, until)
         for seconds in retries:
             if failure is None or self._ends.wait(seconds):
                 break
-            failure, refused = self._tried(events)
+            failure, refused = self._tried(events, until)
         if failure is None:
             odd = set(map(id, refused))
             gone = sum(any(id(event) in odd for event in each) for each in batch)
@@ -129,10 +139,11 @@ class Outbox:
             )
         self.count(FAILED, len(batch))
 
-    def _tried(self, events: Sequence[CloudEvent]) -> tuple[Exception | None, Sequence[CloudEvent]]:
+    def _tried(self, events: Sequence[CloudEvent], until: float) -> tuple[Exception | None, Sequence[CloudEvent]]:
         """Returns why the events were not written, None if they were, and those that were refused."""
+        write = partial(self._place.write, events)
         try:
-            return None, self._place.write(events)
+            return None, self._aside.run(write, until) if self._freezes else write()
         except Exception as error:  # noqa: BLE001 - each place's client has errors of its own
             return error, ()
 

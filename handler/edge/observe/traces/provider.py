@@ -1,6 +1,7 @@
 """OpenTelemetry's SDK, set up by its own variables (OTEL_*), and by ours where these are silent."""
 
 import logging
+import math
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.records import NamedTuple
+from handler.edge.observe.aside import Aside, left
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -23,10 +25,10 @@ HTTP: Final = "http/protobuf"
 
 
 class Exporting(NamedTuple):
-    """`tracer`: OpenTelemetry's. `flush`: sends the spans that have ended, if it is time to."""
+    """`tracer`: OpenTelemetry's. `flush`: sends the spans that have ended. It gets the time when an answer has to leave."""
 
     tracer: Any
-    flush: Callable[[], None]
+    flush: Callable[[float], None]
 
 
 def connect(settings: Settings, *, freezes: bool) -> Exporting:
@@ -44,8 +46,7 @@ def connect(settings: Settings, *, freezes: bool) -> Exporting:
         if protocol != HTTP:
             log.warning("spans are sent as %s, and not as %s", HTTP, protocol)
     provider = TracerProvider(resource=Resource.create(_attributes(settings)))
-    timed = any(os.environ.get(name) for name in TIMEOUTS)
-    exporter = OTLPSpanExporter(timeout=LAMBDA_SECONDS if freezes and not timed else None)
+    exporter = OTLPSpanExporter(timeout=_seconds() if freezes else None)
     tracer = provider.get_tracer("dragoman")
     if not freezes:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
@@ -53,12 +54,20 @@ def connect(settings: Settings, *, freezes: bool) -> Exporting:
         batches = BatchSpanProcessor(exporter)
         provider.add_span_processor(batches)
         return Exporting(tracer, partial(_send, batches))
-    gathered = Gathered(exporter)
+    gathered = Gathered(exporter, _seconds())
     provider.add_span_processor(gathered)  # type: ignore[arg-type] # it has the methods of a SpanProcessor
     return Exporting(tracer, gathered.flush)
 
 
-def _send(batches: Any) -> None:
+def _seconds() -> float:
+    """Returns how long a function's answer waits for its spans."""
+    try:
+        return float(next(filter(None, map(os.environ.get, TIMEOUTS)), LAMBDA_SECONDS))
+    except ValueError:
+        return LAMBDA_SECONDS
+
+
+def _send(batches: Any, _: float = math.inf) -> None:
     batches.force_flush()
 
 
@@ -76,11 +85,14 @@ def _attributes(settings: Settings) -> dict[str, str]:
 class Gathered:
     """Spans of requests, sent in the thread of one of them before it ends: a SpanProcessor for functions.
 
-    Requests may end in several threads at once. One of them sends, and the others wait for it.
+    Requests may end in several threads at once. One of them sends, and the others wait for it. `seconds`: the most that
+    the exporter takes.
     """
 
-    def __init__(self, exporter: Any) -> None:
+    def __init__(self, exporter: Any, seconds: float) -> None:
         self._exporter = exporter
+        self._aside = Aside(seconds)
+        self._seconds = seconds
         self._spans: list[Any] = []
         self._gathering, self._sending = threading.Lock(), threading.Lock()
         self._again = 0.0
@@ -101,13 +113,26 @@ class Gathered:
         self.flush()
         return True
 
-    def flush(self) -> None:
-        """Sends the spans. Drops them within the pause after a failure."""
-        with self._sending:
-            with self._gathering:
-                spans, self._spans = self._spans, []
-            if not spans or time.monotonic() < self._again:
-                return
-            if self._exporter.export(spans).name != "SUCCESS":
-                log.warning("spans were not sent; the next try is in %d s", PAUSE_SECONDS)
-                self._again = time.monotonic() + PAUSE_SECONDS
+    def flush(self, until: float = math.inf) -> None:
+        """Sends the spans. Drops them within the pause after a failure. `until`: when the answer has to leave."""
+        if not self._sending.acquire(timeout=left(until, self._seconds)):
+            return  # the next thread takes them along
+        try:
+            self._flush(until)
+        finally:
+            self._sending.release()
+
+    def _flush(self, until: float) -> None:
+        with self._gathering:
+            spans, self._spans = self._spans, []
+        if not spans or time.monotonic() < self._again:
+            return
+        if not self._are_sent(spans, until):
+            log.warning("spans were not sent; the next try is in %d s", PAUSE_SECONDS)
+            self._again = time.monotonic() + PAUSE_SECONDS
+
+    def _are_sent(self, spans: list[Any], until: float) -> bool:
+        try:
+            return bool(self._aside.run(partial(self._exporter.export, spans), until).name == "SUCCESS")
+        except TimeoutError:
+            return False

@@ -247,7 +247,7 @@ def test_events_that_a_function_answers_at_once_send_their_spans_one_after_the_o
             meeting.reset()
             return SimpleNamespace(name="SUCCESS")
 
-    gathered = provider.Gathered(Exporter())
+    gathered = provider.Gathered(Exporter(), 60)
     spans = [SimpleNamespace(context=SimpleNamespace(trace_flags=SimpleNamespace(sampled=True))) for _ in range(4)]
 
     def ended(span: Any) -> bool:
