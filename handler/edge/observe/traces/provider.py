@@ -15,6 +15,7 @@ from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
 PACKAGE: Final = "opentelemetry-exporter-otlp-proto-http"
+MISSING: Final = f"DRAGOMAN_TRACES=otlp needs {PACKAGE}: pip install 'dragoman[otel]'"
 LAMBDA_SECONDS: Final = 1
 """The most seconds that a function's answer waits for its spans to be sent, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
 PAUSE_SECONDS: Final = 30.0
@@ -25,7 +26,7 @@ HTTP: Final = "http/protobuf"
 
 
 class Exporting(NamedTuple):
-    """`tracer`: OpenTelemetry's. `flush`: sends the spans that have ended. It gets the time when an answer has to leave."""
+    """`tracer`: OpenTelemetry's. `flush`: sends the spans that have ended. It gets the time when an answer leaves."""
 
     tracer: Any
     flush: Callable[[float], None]
@@ -35,16 +36,26 @@ def connect(settings: Settings, *, freezes: bool) -> Exporting:
     """Sets the SDK up. `freezes`: nothing runs after a request, as on Lambda. Raises InvalidSettings."""
     try:
         from opentelemetry import propagate  # noqa: PLC0415, F401 - an extra, which checks OTEL_PROPAGATORS
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - the same
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - the same
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - the same
     except ImportError:
-        raise InvalidSettings(f"DRAGOMAN_TRACES=otlp needs {PACKAGE}: pip install 'dragoman[otel]'") from None
+        raise InvalidSettings(MISSING) from None
     except ValueError as error:
         raise InvalidSettings(f"OTEL_PROPAGATORS is wrong: {error}", "OTEL_PROPAGATORS is wrong") from None
     for protocol in filter(None, map(os.environ.get, PROTOCOLS)):
         if protocol != HTTP:
             log.warning("spans are sent as %s, and not as %s", HTTP, protocol)
+    try:
+        return _connected(settings, freezes=freezes)
+    except ImportError:
+        raise InvalidSettings(MISSING) from None
+    except ValueError as error:  # some of these texts name the variable, others what it stands for
+        raise InvalidSettings(f"a variable OTEL_* is wrong: {error}", "a variable OTEL_* is wrong") from None
+
+
+def _connected(settings: Settings, *, freezes: bool) -> Exporting:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - the same
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - the same
+
     provider = TracerProvider(resource=Resource.create(_attributes(settings)))
     exporter = OTLPSpanExporter(timeout=_seconds() if freezes else None)
     tracer = provider.get_tracer("dragoman")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -348,6 +349,21 @@ def test_a_set_up_that_cannot_work_ends_the_start(missing: str, monkeypatch: pyt
         expected = r"DRAGOMAN_TRACES=otlp needs .*: pip install 'dragoman\[otel\]'"
     with pytest.raises(InvalidSettings, match=expected):
         make(TRACES="otlp")
+
+
+@pytest.mark.parametrize(("variable", "value", "told"), [
+    ("OTEL_BSP_MAX_QUEUE_SIZE", "1", "max_export_batch_size must be less than or equal to max_queue_size"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "0", "schedule_delay_millis must be positive"),
+    ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "-1", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer"),
+])  # fmt: skip
+def test_a_variable_that_the_sdk_refuses_ends_the_start_in_one_line(variable: str, value: str, told: str) -> None:
+    """The SDK reads some of them when it is imported, hence a process of its own."""
+    environ = {**os.environ, "DRAGOMAN_REPOSITORY": "models", "DRAGOMAN_TRACES": "otlp", variable: value}
+    command = [sys.executable, "-m", "handler.cli", "serve", "--port", "1"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"dragoman: a variable OTEL_* is wrong: {told}")
 
 
 def test_settings_of_the_sdk_that_do_not_apply_are_named(
