@@ -131,10 +131,11 @@ def _payloads(settings: Settings, counts: dict[str, int], *, freezes: bool) -> "
 
 
 def texts(pairs: Iterable[tuple[bytes | str, bytes | str]]) -> dict[str, str]:
-    """Returns headers, or gRPC's metadata, by lower-case name. Of several with one name the first counts."""
+    """Returns headers, or gRPC's metadata, by lower-case name. Several of one name are one list (RFC 9110 5.2)."""
     found: dict[str, str] = {}
-    for name, value in pairs:
-        found.setdefault(_text(name).lower(), _text(value))
+    for each, value in pairs:
+        name, text = _text(each).lower(), _text(value)
+        found[name] = f"{found[name]}, {text}" if name in found else text
     return found
 
 

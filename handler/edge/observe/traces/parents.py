@@ -22,13 +22,16 @@ def parent_of(headers: Mapping[str, str], environ: Mapping[str, str]) -> Context
     Headers in the formats of OTEL_PROPAGATORS come first (by default W3C's `traceparent`), then Lambda's own span, then
     X-Ray's header. Lambda's own counts only if X-Ray records it: a function without X-Ray has one, too, and says that
     nothing of it is to be recorded.
+
+    Headers of one name are one list here: `tracestate` may come in several parts, and two `traceparent` are not valid
+    (W3C Trace Context 3.2, 3.3).
     """
     context = propagate.extract(headers, context=Context())
     if trace.get_current_span(context).get_span_context().is_valid:
         return context
     found = xray(environ.get(INVOCATION, ""))
     if found is None or not found.trace_flags.sampled:
-        found = xray(headers.get(XRAY, ""))
+        found = xray(headers.get(XRAY, "").partition(",")[0])
     return context if found is None else trace.set_span_in_context(NonRecordingSpan(found), context)
 
 

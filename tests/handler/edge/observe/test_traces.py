@@ -188,6 +188,27 @@ def test_an_answer_in_parts_has_the_steps_of_all_parts(
     assert sum(spent.values()) <= root.end_time_unix_nano - root.start_time_unix_nano
 
 
+@pytest.mark.parametrize("over", ["v2", "connect", "grpc"])
+def test_the_members_of_tracestate_are_those_of_all_its_headers(over: str, collector: Collector) -> None:
+    """They are combined in their order (W3C Trace Context 3.3)."""
+    with closing(make(TRACES="otlp")) as app:
+        ASK[over](app, [(b"traceparent", PARENT.encode()), (b"tracestate", b"a=1"), (b"tracestate", b"b=2,c=3")])
+    (root,) = collector.roots()
+    assert (root.trace_id.hex(), root.trace_state) == (PARENT.split("-")[1], "a=1,b=2,c=3")
+
+
+def test_a_request_with_two_parents_begins_a_trace(collector: Collector) -> None:
+    """Neither traceparent counts. Of X-Ray's header the first one does."""
+    other = PARENT.replace("4bf9", "0000")
+    with closing(make(TRACES="otlp")) as app:
+        ASK["v2"](app, [(b"traceparent", PARENT.encode()), (b"traceparent", other.encode())])
+        ASK["v2"](app, [(b"x-amzn-trace-id", XRAY.encode()), (b"x-amzn-trace-id", b"Root=1-0-0;Sampled=0")])
+    first, second = collector.roots()
+    assert first.parent_span_id == b""
+    assert first.trace_id.hex() not in (PARENT.split("-")[1], other.split("-")[1])
+    assert second.trace_id.hex() == "5759e988bd862e3fe1be46a994272793"
+
+
 def test_what_no_protocol_owns_has_a_name_that_no_client_chooses(collector: Collector) -> None:
     with closing(make(TRACES="otlp", SITE="false")) as app:
         for method, path in (("GET", "/v2/models/odd\n\ud800"), ("ODD", "/v9"), ("GET", "/" + "x" * 9999)):
