@@ -33,6 +33,7 @@ TOTAL: Final = "_total"
 """The end of a counter's name. OpenMetrics permits no other one, and the library writes no other one."""
 UNTYPED: Final = re.compile(rb"^(# TYPE \S+) untyped$", re.MULTILINE)
 """A metric without a type: a counter of another server, without the end of a counter's name."""
+WEIGHT: Final = re.compile(r"q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)", re.ASCII)
 Samples = list[tuple[tuple[str, ...], Any]]
 
 
@@ -58,7 +59,7 @@ class FactCollector(Collector):
 def written(facts: Facts, servers: Iterable[str], accept: str = "") -> tuple[Header, bytes]:
     """Returns the Content-Type, and the metrics under the names of those servers.
 
-    `accept`: the client's. It gets OpenMetrics if it asks for that before text, and the format has types for all names.
+    `accept`: the client's. It gets OpenMetrics if it prefers that to text, and the format has types for all names.
     """
     wanted = frozenset(servers)
     families = [family for family in FAMILIES if family.server in wanted]
@@ -70,8 +71,19 @@ def written(facts: Facts, servers: Iterable[str], accept: str = "") -> tuple[Hea
 
 
 def _prefers_open_metrics(accept: str) -> bool:
-    types = (each.partition(";")[0].strip().lower() for each in accept.split(","))
-    return next((each for each in types if each in (TEXT, OPEN_METRICS)), TEXT) == OPEN_METRICS
+    """Decides by the weights of both formats (RFC 9110 12.4.2), and with equal ones by their order."""
+    weights: dict[str, float] = {}
+    for each in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in each.split(";"))
+        if kind in (TEXT, OPEN_METRICS):
+            weights[kind] = max(_weight(parameters), weights.get(kind, 0.0))
+    return max(weights, key=weights.__getitem__, default=TEXT) == OPEN_METRICS and weights[OPEN_METRICS] > 0
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    """Returns the weight among the parameters of a media type, 0 for one that is not a number."""
+    found = next((text for text in parameters if text.startswith("q=")), "q=1")
+    return float(found[2:]) if WEIGHT.fullmatch(found) else 0.0
 
 
 def _is_total(family: Family) -> bool:

@@ -155,6 +155,19 @@ def test_open_metrics_is_for_names_that_it_has_types_for(servers: str) -> None:
             samples(body.decode())
 
 
+@pytest.mark.parametrize(("accept", "is_open"), [
+    ("application/openmetrics-text", True), ("text/plain,application/openmetrics-text", False),
+    ("text/plain;q=0.2, Application/OpenMetrics-Text;version=1.0.0;Q=0.7", True),
+    ("application/openmetrics-text;q=0.3,text/plain;version=0.0.4;q=0.9", False),
+    ("application/openmetrics-text;version=2.0.0;q=0.6,application/openmetrics-text;q=0.1,text/plain;q=0.4", True),
+    ("application/openmetrics-text;q=0", False), ("application/openmetrics-text;q=0.000,*/*", False),
+    ("application/openmetrics-text;q=", False), ("application/openmetrics-text;q=nan,text/plain", False),
+])  # fmt: skip
+def test_the_format_is_the_one_that_a_client_prefers(accept: str, *, is_open: bool) -> None:
+    """By its weights, and not by the order alone. A weight of 0 refuses the format."""
+    assert (b"openmetrics" in exposition.written({}, (OWN,), accept)[0][1]) is is_open
+
+
 @pytest.mark.parametrize(("server", "path", "name", "labels"), [
     ("kserve", "/metrics", "request_predict_seconds_count", {"model_name": "half_plus_three"}),
     ("mlserver", "/metrics", "model_infer_request_success_total", MODEL),
