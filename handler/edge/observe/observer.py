@@ -174,6 +174,7 @@ class Observer:
         found = self._facts()
         shared = self._sharing()
         if shared is not None:
+            shared.write(found)  # a later scrape must not show less, even if this process is killed now
             self.gather()
             for is_alive, other in shared.others():
                 facts.add(found, other, is_alive=is_alive)

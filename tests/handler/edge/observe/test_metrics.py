@@ -265,6 +265,15 @@ def test_a_process_shares_its_numbers_in_a_later_event_loop(tmp_path: Path) -> N
         asyncio.run(main(app))
 
 
+def test_what_a_scrape_has_shown_outlives_its_process(tmp_path: Path) -> None:
+    """It is in the process's file before the answer: counters must not fall where the process is killed."""
+    with closing(make(METRICS_FOLDER=str(tmp_path))) as app:
+        ask(app, "GET", "/v2")
+        assert of(scraped(app), "dragoman_requests_total", protocol="v2", status="200") == 1
+        (file,) = tmp_path.glob("*/*.json")
+        assert ["requests", ["v2", "200"], 1] in json.loads(file.read_bytes())
+
+
 def test_an_ended_process_leaves_its_counts(tmp_path: Path) -> None:
     """What it has no longer, such as models in memory, does not count; files that are broken are passed over."""
     shared = Shared(tmp_path)
