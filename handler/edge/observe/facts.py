@@ -22,6 +22,7 @@ REASONS: Final = {
 }
 """Triton's reasons of failures; every other fault is OTHER."""
 OTHER: Final = "OTHER"
+ANSWERED: Final = "OK"
 ENTRYPOINTS: Final = {"grpc": "GRPC"}
 GAUGES: Final = frozenset(family.fact for family in FAMILIES if family.kind == GAUGE)
 
@@ -99,7 +100,7 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
             (("input_ns", model), stats.compute_input.ns),
             (("infer_ns", model), stats.compute_infer.ns),
             (("output_ns", model), stats.compute_output.ns),
-            (("outcome", (*model, "OK")), done),
+            (("outcome", (*model, ANSWERED)), 0),
             (("pending", model), 0),
         ]
         more += [(("failure", (*model, reason)), 0) for reason in sorted({OTHER, *REASONS.values()})]
@@ -114,6 +115,7 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
             (("encode_steps", labels), _listed(steps.encode)),
             (("request_steps", labels), _listed(steps.request)),
             (("run_steps", labels), _listed(steps.run)),
+            (("outcome", (name, number, ANSWERED)), sum(steps.request.steps)),  # also of a version that is gone
         ]
     add(facts, more)
 

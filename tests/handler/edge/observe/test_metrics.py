@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import sys
 import time
 import urllib.request
@@ -184,6 +185,25 @@ def test_other_servers_names_count_the_same(server: str, path: str, name: str, l
         found = scraped(app, path)
         assert of(found, name, **labels) == 3
         assert not [each for each, _ in found if each.startswith("nv_")]
+
+
+def test_counters_without_a_version_keep_those_that_are_gone(tmp_path: Path) -> None:
+    """TensorFlow Serving's names have no label for a version: the sum must not fall when one replaces another."""
+    folder = tmp_path / "half_plus_three"
+    shutil.copytree(ROOT / "models" / "half_plus_three", folder)
+    with closing(make(METRICS="tfserving", REPOSITORY=str(tmp_path), CONTROL="open")) as app:
+        for _ in range(3):
+            ask(app, "POST", INFER, BODY)
+        (folder / "123").rename(folder / "124")
+        assert ask(app, "POST", "/v2/repository/models/half_plus_three/load")[0] == 200
+        ask(app, "POST", INFER, BODY)
+        assert [version.version.number for version in app.registry.known()] == [124]
+        found = scraped(app, TFS)
+        for name, labels in (
+            ("request_count", {"status": "OK"}),
+            ("request_latency_count", {"API": "Predict", "entrypoint": "REST"}),
+        ):
+            assert of(found, f":tensorflow:serving:{name}", model_name="half_plus_three", **labels) == 4
 
 
 def test_clients_make_no_series() -> None:
