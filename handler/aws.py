@@ -52,6 +52,7 @@ from handler.edge.runtime.http_event import (
     HttpEvent,
     KeptBalancer,
     KeptGateway,
+    KeptRest,
 )
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
@@ -123,7 +124,7 @@ class Function:
             self._base_path = ""
             self._streams = carrier is not None and _may_stream()
             self._asgi = Misconfigured(error.public)
-        handlers: Any = [KeptBalancer, KeptGateway]
+        handlers: Any = [KeptBalancer, KeptGateway, KeptRest]
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT, custom_handlers=handlers)
 
     def _initialise(self, app: App, began: float) -> None:

@@ -269,6 +269,37 @@ def test_a_header_of_a_model_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         assert function(http("POST", "/own"), context(30))["statusCode"] == 413
 
 
+OLDER: dict[str, Any] = {"httpMethod": "POST", "path": "/own", "headers": {}}
+ELB: dict[str, Any] = {"elb": {"targetGroupArn": "arn"}}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        http("POST", "/own"),
+        OLDER | {"resource": "/{proxy+}", "requestContext": {"stage": "Prod"}},
+        OLDER | {"version": "1.0", "requestContext": {"stage": "$default"}},
+        OLDER | {"requestContext": ELB},
+        OLDER | {"requestContext": ELB, "multiValueHeaders": {}},
+    ],
+    ids=["HTTP 2.0", "REST", "HTTP 1.0", "ALB", "ALB of many values"],
+)
+def test_a_header_of_a_model_can_have_any_character_of_latin_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: dict[str, Any]
+) -> None:
+    """As on a server. Mangum reads headers as UTF-8."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    source = "def http(request):\n    return 200, {'x-name': 'caf\u00e9'}, 'y'\n"
+    (tmp_path / "m/1/model.py").write_text(f"{source}def predict(inputs, parameters):\n    return inputs\n", "utf-8")
+    (tmp_path / "m/model-settings.json").write_text('{"http": {"path": "/own"}}')
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "true")
+    with closing(Function()) as function:
+        answer = function(event, context(30))
+    headers = answer.get("headers") or {name: value for name, (value,) in answer["multiValueHeaders"].items()}
+    assert (answer["statusCode"], answer["body"], headers["x-name"]) == (200, "y", "café")
+
+
 @pytest.mark.parametrize("event", [http("POST", "/v2", "no base64!", isBase64Encoded=True), infer(size=100)])
 def test_a_page_of_another_site_can_read_refusals(monkeypatch: pytest.MonkeyPatch, event: dict[str, Any]) -> None:
     """Those of the function itself, too: a browser hides the others, with their remedies."""

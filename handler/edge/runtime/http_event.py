@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, Self
 
-from mangum.handlers import ALB, HTTPGateway
+from mangum.handlers import ALB, APIGateway, HTTPGateway
 
 from core.errors import ServingError
 from core.wire import REQUEST_ID, HttpResponse
@@ -109,12 +109,31 @@ def _nothing(_: str) -> str:
     return ""
 
 
+def written(write: Callable[[Any], dict[str, Any]], response: Any) -> dict[str, Any]:
+    """Returns Mangum's document of an answer. It reads headers as UTF-8; HTTP's are Latin-1, and a model's may be."""
+    try:
+        return write(response)
+    except UnicodeDecodeError:
+        response["headers"] = [[name, value.decode("latin-1").encode()] for name, value in response["headers"]]
+        return write(response)
+
+
 class KeptGateway(HTTPGateway):
-    """Mangum's handler for API Gateway. It keeps the scope, which Mangum's own makes again for the answer."""
+    """Mangum's handler for HTTP APIs and Function URLs. It keeps the scope, which Mangum's own makes again."""
 
     @cached_property
     def scope(self) -> Any:
         return super().scope
+
+    def __call__(self, response: Any) -> dict[str, Any]:
+        return written(super().__call__, response)
+
+
+class KeptRest(APIGateway):
+    """Mangum's handler for REST APIs."""
+
+    def __call__(self, response: Any) -> dict[str, Any]:
+        return written(super().__call__, response)
 
 
 class KeptBalancer(ALB):
@@ -123,3 +142,6 @@ class KeptBalancer(ALB):
     @cached_property
     def scope(self) -> Any:
         return super().scope
+
+    def __call__(self, response: Any) -> dict[str, Any]:
+        return written(super().__call__, response)
