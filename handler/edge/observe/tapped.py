@@ -22,13 +22,17 @@ CALLS: Final = frozenset(("grpc", "grpc-web", "connect"))
 
 
 class Notes:
-    """What is kept of a request until it ends. `headers`: ASGI's, or gRPC's metadata. `copy`: of its answer."""
+    """What is kept of a request until it ends. `headers`: ASGI's, or gRPC's metadata. `copy`: of its answer.
 
-    __slots__ = ("copy", "headers")
+    `scheme`: of its URL, "" over gRPC.
+    """
+
+    __slots__ = ("copy", "headers", "scheme")
 
     def __init__(self, headers: Any = (), copy: "Copy | None" = None) -> None:
         self.headers = headers
         self.copy = copy
+        self.scheme = ""
 
 
 NOTHING: Final = Notes()
@@ -49,6 +53,7 @@ class TappedObserver(Observer):
 
     def begin(self, scope: Scope, send: Send) -> Record:
         notes = self.noted(scope["headers"])
+        notes.scheme = scope.get("scheme", "http")
         record = super().begin(scope, send if notes.copy is None else notes.copy.through(send))
         record.notes = notes
         return record

@@ -127,8 +127,13 @@ def _call(record: Record, route: str) -> Iterator[tuple[str, str | int]]:
 
 
 def _http(record: Record, route: str) -> Iterator[tuple[str, str | int]]:
-    yield "http.request.method", record.method if record.method in METHODS else OTHER
+    is_known = record.method in METHODS
+    yield "http.request.method", record.method if is_known else OTHER
+    if not is_known:
+        yield "http.request.method_original", escaped(record.method[:SHOWN])
     yield "url.path", escaped(record.path[:SHOWN])
+    if record.notes is not None:
+        yield "url.scheme", record.notes.scheme
     if route:
         yield "http.route", route
     yield "http.response.status_code", record.status

@@ -217,6 +217,8 @@ def test_what_no_protocol_owns_has_a_name_that_no_client_chooses(collector: Coll
     found = {span.name: attributes(span) for span in collector.roots()}
     assert found.keys() == {"GET /v2/models/{model}", "HTTP", "GET", "connect"}
     assert found["HTTP"]["http.request.method"] == "_OTHER"
+    assert found["HTTP"]["http.request.method_original"] == "ODD"
+    assert {each.get("url.scheme") for name, each in found.items() if name != "connect"} == {"http"}
     assert len(found["GET"]["url.path"]) == 256
 
 
@@ -239,6 +241,7 @@ def test_a_function_sends_its_spans_before_it_answers(collector: Collector, monk
     assert len({*traces}) == 6
     assert {attributes(root)["faas.invocation_id"] for root in collector.roots()} == {"invocation-1"}
     assert {each["faas.name"] for each in collector.resources} == {"f"}
+    assert attributes(collector.roots()[0])["url.scheme"] == "https"
 
 
 def test_a_function_does_not_wait_for_a_receiver_that_fails(
