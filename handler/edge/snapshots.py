@@ -30,6 +30,7 @@ from handler.edge.app import App
 from handler.edge.dispatch.limits import late
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.gate.origins import is_local
+from handler.edge.observe.record import draw
 from handler.lifecycle.single_flight import Background
 
 log = logging.getLogger(__name__)
@@ -153,8 +154,9 @@ def before(app: App) -> None:
 
 
 def after(app: App) -> None:
-    """Seeds the random numbers anew, unlike the snapshot's other instances, and catches up with the repository."""
+    """Seeds random numbers and ids anew, unlike the snapshot's other instances, and catches up with the repository."""
     random.seed()
+    draw()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     app.restored(within(RESTORE_SECONDS, init=True))

@@ -182,12 +182,12 @@ def drawn(given: str = "") -> bytes:
     return given.encode() if given else b"%b-%x" % (_START[0], next(_NUMBERS))
 
 
-def _draw() -> None:
-    """Draws the beginning of this process's ids; a fork draws its own."""
+def draw() -> None:
+    """Draws the beginning of this process's ids. A fork draws its own, and so does an instance made from a snapshot."""
     _START[:] = [os.urandom(8).hex().encode()]
 
 
 _NUMBERS: Final = itertools.count(1)
 _START: list[bytes] = []
-_draw()
-os.register_at_fork(after_in_child=_draw)
+draw()
+os.register_at_fork(after_in_child=draw)

@@ -20,6 +20,7 @@ from core.operations import ModelRef, ModelSpec, State
 from core.tensor import TensorSpec
 from handler.aws import Function
 from handler.edge import snapshots
+from handler.edge.observe import record
 from handler.lifecycle.single_flight import Background
 from tests.handler.calling import http, infer
 
@@ -148,6 +149,15 @@ def test_instances_of_one_snapshot_draw_different_random_numbers(function: Funct
         runtime.call("after")
         drawn |= {random.random(), float(np.random.random())}  # noqa: S311, NPY002 - what is tested
     assert len(drawn) == 4
+
+
+def test_instances_of_one_snapshot_have_different_request_ids(function: Function, runtime: Runtime) -> None:
+    """Behind Lambda Web Adapter the server makes them itself, by a part of its own and a number."""
+    begun = [record.drawn().partition(b"-")[0]]
+    for _ in range(2):
+        runtime.call("after")
+        begun.append(record.drawn().partition(b"-")[0])
+    assert len({*begun}) == 3
 
 
 def test_a_version_published_since_the_snapshot_serves_after_the_restore(
