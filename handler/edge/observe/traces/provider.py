@@ -18,6 +18,8 @@ PACKAGE: Final = "opentelemetry-exporter-otlp-proto-http"
 MISSING: Final = f"DRAGOMAN_TRACES=otlp needs {PACKAGE}: pip install 'dragoman[otel]'"
 LAMBDA_SECONDS: Final = 1
 """The most seconds that a function's answer waits for its spans to be sent, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
+LAST_SECONDS: Final = 5.0
+"""The most that the end of a server waits for its spans."""
 PAUSE_SECONDS: Final = 30.0
 """After a failure, so long no answer of a function waits for spans: those of the pause are dropped."""
 TIMEOUTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
@@ -64,7 +66,7 @@ def _connected(settings: Settings, *, freezes: bool) -> Exporting:
 
         batches = BatchSpanProcessor(exporter)
         provider.add_span_processor(batches)
-        return Exporting(tracer, partial(_send, batches))
+        return Exporting(tracer, partial(_send, batches, Aside(LAST_SECONDS)))
     gathered = Gathered(exporter, _seconds())
     provider.add_span_processor(gathered)  # type: ignore[arg-type] # it has the methods of a SpanProcessor
     return Exporting(tracer, gathered.flush)
@@ -78,8 +80,12 @@ def _seconds() -> float:
         return LAMBDA_SECONDS
 
 
-def _send(batches: Any, _: float = math.inf) -> None:
-    batches.force_flush()
+def _send(batches: Any, aside: Aside, until: float = math.inf) -> None:
+    """Sends what waits, before a server ends. The SDK sends one batch after the other, each for as long as it takes."""
+    try:
+        aside.run(batches.force_flush, until)
+    except TimeoutError:
+        log.warning("the last spans were not sent within %d s", LAST_SECONDS)
 
 
 def _attributes(settings: Settings) -> dict[str, str]:

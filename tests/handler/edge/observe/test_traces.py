@@ -30,6 +30,7 @@ from tests.handler.calling import http
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
 from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, function, lines
+from tests.protocols.test_waiting import until
 from tests.support import web
 from tests.support.connect_client import OIP
 from tests.support.otlp import Collector, attributes, collecting
@@ -373,6 +374,32 @@ def test_a_set_up_that_cannot_work_ends_the_start(missing: str, monkeypatch: pyt
         expected = r"DRAGOMAN_TRACES=otlp needs .*: pip install 'dragoman\[otel\]'"
     with pytest.raises(InvalidSettings, match=expected):
         make(TRACES="otlp")
+
+
+def test_the_end_of_a_server_does_not_wait_for_a_receiver_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each batch has the exporter's time, one after the other: longer than an orchestrator waits for the process."""
+    came, left = threading.Event(), threading.Event()
+    monkeypatch.setattr(provider, "LAST_SECONDS", 0.5)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
+
+    class Handler(web.Handler):
+        def do_POST(self) -> None:
+            self.body()
+            came.set()
+            left.wait()
+            self.answer(200)
+
+    with web.serving(Handler) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        with closing(make(TRACES="otlp")) as app:
+            ask(app, "GET", "/v2")
+        assert came.wait(60)
+        app.close()
+        left.set()
+        until(lambda: not any(thread.name == "dragoman-limited" for thread in threading.enumerate()))
+    assert caplog.messages.count("the last spans were not sent within 0 s") == 2
 
 
 @pytest.mark.parametrize(("variable", "value", "told"), [
