@@ -51,6 +51,7 @@ class Outbox:
         self._idle.set()
         self._hurries, self._ends = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_stuck = False
         self._told = self._again = float("-inf")
 
     def put(self, events: Sequence[CloudEvent], until: float = math.inf) -> None:
@@ -126,6 +127,7 @@ class Outbox:
                 break
             failure, refused = self._tried(events, until)
         if failure is None:
+            self._is_stuck = False
             odd = set(map(id, refused))
             gone = sum(any(id(event) in odd for event in each) for each in batch)
             self.count(WRITTEN, len(batch) - gone)
@@ -154,8 +156,12 @@ class Outbox:
                 self._counts[outcome] = self._counts.get(outcome, 0) + number
 
     def close(self) -> None:
-        """Waits until the events are written, but not for long. Further ones may come."""
+        """Waits until the events are written, but not for long. Further ones may come.
+
+        A server with gRPC closes twice. After a wait in vain it does not wait again before something was written.
+        """
         if self._thread is not None:
             self._hurries.set()
             self._ends.set()
-            self._idle.wait(LAST_SECONDS)
+            if not self._is_stuck:
+                self._is_stuck = not self._idle.wait(LAST_SECONDS)

@@ -203,6 +203,24 @@ def test_a_place_that_hangs_is_in_nobodys_way() -> None:
     until(lambda: counts["written"] == 8)
 
 
+def test_a_server_that_ends_waits_once_for_a_place_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It closes its log after the requests over HTTP, and again after those over gRPC."""
+    gate, counts = Gate(), dict[str, int]()
+    outbox = Outbox(gate, 100_000, counts)
+    outbox.put(one())
+    assert gate.entered.wait(60)
+    monkeypatch.setattr(outboxes, "LAST_SECONDS", 0.01)
+    outbox.close()
+    monkeypatch.setattr(outboxes, "LAST_SECONDS", 600)
+    outbox.close()
+    assert counts == {}
+    gate.may.set()
+    until(lambda: counts == {"written": 1})
+    outbox.put(one())
+    outbox.close()
+    assert counts == {"written": 2}
+
+
 @pytest.mark.parametrize(("failures", "counted"), [(2, {"written": 1}), (9, {"failed": 1})])
 def test_a_place_that_fails_is_asked_again(
     failures: int, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
