@@ -28,9 +28,12 @@ class Ongoing:
         try:
             await answering
         except asyncio.CancelledError:  # a server that ends waits for requests only so long
-            refusal = refuse(cut_off(), scope)
+            error = cut_off()
+            refusal = refuse(error, scope)
             if not record.status:
                 await exchange.answer(refusal, scope["method"], record.send)
+            elif record.last is not None:
+                await record.send({"type": "http.response.body", "body": record.last(error)})
         except Exception:
             record.status = record.status or FAILED
             raise

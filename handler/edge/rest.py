@@ -201,7 +201,9 @@ class Rest:
         """Sends an answer. The whole request has been read."""
         tools = self._tools
         if isinstance(answer, HttpStream):
+            record.last = answer.last
             await self._streamed(answer, receive, send, record.timing)
+            record.last = None
         else:
             await exchange.answer(answer, record.method, send, tools.clock.headers(record.timing), tools.flight)
 

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -46,7 +46,8 @@ class Record:
     was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
     `own_id`: the one that the client has sent, which errors repeat; b"" without one.
     `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
-    `until`: on time.monotonic(), when a function's answer has to leave.
+    `until`: on time.monotonic(), when a function's answer has to leave. `last`: writes the error that ends a stream;
+    None if that has no place for errors.
     Defaults are in the class, where they cost nothing.
     """
 
@@ -63,6 +64,7 @@ class Record:
     trace = b""
     own_id = b""
     notes: Any = None
+    last: "Callable[[ServingError], bytes] | None" = None
     until = math.inf
 
     def __init__(self, method: str, path: str, request_id: bytes, send: Send | None = None, given: str = "") -> None:

@@ -20,6 +20,8 @@ from handler.stores import private
 from tests.handler.edge.client import BODY, INFER, ask, exchange, lifespan, make, watched
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from handler.edge.app import App
 
 CUT = "the server ends before it has answered the request: try again"
@@ -198,6 +200,38 @@ def test_the_lifespan_ends_after_the_last_answers(app: App) -> None:
     asyncio.run(main())
     assert (b"x-accel-buffering", b"no") in sent[0]["headers"]  # a proxy in front passes each part on
     assert CUT.encode() in sent[-1]["body"]
+
+
+def test_a_stream_of_events_that_an_ending_server_cuts_off_ends_with_an_event(tmp_path: Path) -> None:
+    """The client reads why, and that it may try again; otherwise its connection just breaks."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    metadata = "metadata = {'inputs': [], 'outputs': [{'name': 'y', 'datatype': 'INT64', 'shape': [1]}]}\n"
+    code = "def predict(inputs, parameters):\n    for n in range(10**9):\n        yield {'y': np.array([n])}\n"
+    (tmp_path / "m" / "1" / "model.py").write_text(f"import numpy as np\n{metadata}{code}")
+    app, sent = make(REPOSITORY=str(tmp_path), ALLOW_CODE="true"), list[Any]()
+
+    async def main() -> None:
+        began = asyncio.Event()
+        inbox = [{"type": "http.request", "body": b"{}"}]
+
+        async def receive() -> Any:
+            return inbox.pop() if inbox else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if message.get("body"):
+                began.set()
+
+        path, client = "/v2/models/m/generate_stream", ("127.0.0.1", 1)
+        scope = {"type": "http", "method": "POST", "path": path, "headers": [], "client": client}
+        stream = asyncio.create_task(app(scope, receive, send))
+        await began.wait()
+        stream.cancel()
+        await stream
+
+    asyncio.run(main())
+    app.close()
+    assert (sent[-1]["body"], sent[-1].get("more_body", False)) == (b'data: {"error":"%b"}\n\n' % CUT.encode(), False)
 
 
 def test_a_list_may_be_cut_into_several_header_lines(app: App) -> None:
