@@ -51,7 +51,7 @@ def serve(settings: Settings, how: Serving) -> int:
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
 
     app = asgi.create(settings)
-    seen = welcome.look(app, settings)
+    seen = welcome.look(app, settings, waits=how.on_empty == "stop")
     if how.on_empty == "stop" and not seen.models:
         app.close()
         raise InvalidSettings(seen.problem)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from core.deadline import NEVER, within
 from core.errors import ServingError, escaped
 from core.records import NamedTuple
 from handler.commands.called import called
@@ -16,6 +17,8 @@ from handler.settings import Settings
 from handler.stores import paths
 from handler.stores.directory import root_of
 
+LOOK_SECONDS: Final = 5.0
+"""The most that the first look at the repository takes. Until then nobody listens, not even for a probe of health."""
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
 USUAL: Final = "http://127.0.0.1:8080"
 """The address that `dragoman infer` asks by default."""
@@ -28,12 +31,14 @@ class Glance(NamedTuple):
     problem: str
 
 
-def look(app: Any, settings: Settings) -> Glance:
-    """Lists the repository's models."""
+def look(app: Any, settings: Settings, *, waits: bool) -> Glance:
+    """Lists the repository's models. `waits`: as long as the store takes, and not LOOK_SECONDS."""
     from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - as the application
 
-    local = _local(settings.repository)
-    return _glance(lambda: app.registry.names(Background()), settings, local)
+    deadline = NEVER if waits else within(LOOK_SECONDS)
+    seen = _glance(lambda: app.registry.names(Background(deadline)), settings, _local(settings.repository))
+    late = f"the repository has not answered within {LOOK_SECONDS:g} s; requests ask it again"
+    return Glance((), late) if not seen.models and deadline.left <= 0 else seen
 
 
 def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path | None) -> Glance:

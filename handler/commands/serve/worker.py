@@ -60,7 +60,7 @@ def serve(role: dict[str, Any], supervisor: socket.socket) -> int:
     app = asgi.create(settings, partial(_shared, peers))
     say: Callable[[], None] = _nothing
     if role["announces"]:
-        seen = welcome.look(app, settings)
+        seen = welcome.look(app, settings, waits=how.on_empty == "stop")
         if how.on_empty == "stop" and not seen.models:
             app.close()
             raise InvalidSettings(seen.problem)

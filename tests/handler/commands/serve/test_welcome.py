@@ -1,12 +1,15 @@
 """handler.commands.serve.welcome: the commands to try."""
 
 import shlex
+import socket
+from contextlib import closing
 from urllib.parse import unquote
 
 import pytest
 
 from handler.commands.serve import welcome
 from handler.settings import Settings
+from tests.handler.edge.client import make
 
 URL = "http://127.0.0.1:8080"
 
@@ -23,6 +26,18 @@ def test_a_models_name_is_one_word_of_a_shell(name: str, capsys: pytest.CaptureF
     assert len(shlex.split(curl)) == 2
     assert not set(curl) & set("$;<>&'\"()")
     assert unquote(curl.rsplit("/", 1)[1]) == name
+
+
+def test_a_server_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has to listen, so that probes of its health have their answers. A look that is not in time is a problem."""
+    monkeypatch.setattr(welcome, "LOOK_SECONDS", 0.2)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{store.getsockname()[1]}")
+        with closing(make(REPOSITORY="s3://bucket/models")) as app:
+            seen = welcome.look(app, app.settings, waits=False)
+    assert seen == welcome.Glance((), "the repository has not answered within 0.2 s; requests ask it again")
 
 
 def test_the_commands_have_a_place_for_the_key(capsys: pytest.CaptureFixture[str]) -> None:
