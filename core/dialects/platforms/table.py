@@ -9,12 +9,13 @@ import csv
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from io import StringIO
+from math import isinf
 from typing import Any, Final
 
 from core.dialects.platforms.frames import DataFrame, checked, tensors
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import NonFinite, Oversized
 from core.encoding.structure import MOST_ARRAYS
 from core.errors import InvalidInput, TooLarge, shown
 from core.operations import ModelSpec
@@ -127,10 +128,16 @@ def _value(cell: str, datatype: DataType) -> Any:
         return None
     if not has_plain_digits(cell):
         return cell
-    for kind in (int, float):
+    for kind in (int, _double):
         with suppress(ValueError):
             return kind(cell)
     return cell
+
+
+def _double(text: str) -> Any:
+    """Returns the number; digits beyond every double are not an infinity, in JSON neither. Raises ValueError."""
+    value = float(text)
+    return Oversized(text) if isinf(value) and any(map(str.isdigit, text)) else value
 
 
 def has_plain_digits(text: str) -> bool:
