@@ -2,7 +2,8 @@
 
 JSON is the Open Inference Protocol's if its inputs have datatypes, else one of `bodies.KINDS`. Tensors behind JSON come
 with Inference-Header-Content-Length, or, through SageMaker, which passes no such header on, with Triton's content type.
-Sources: SageMaker's "Use your own inference code with hosting services"; Triton's sagemaker_server.cc.
+Sources: SageMaker's "Use your own inference code with hosting services"; Triton's sagemaker_server.cc and
+vertex_ai_server.cc.
 """
 
 import re
@@ -24,6 +25,8 @@ from core.tensor import Tensor
 from core.wire import Call, HttpError, HttpResponse, Reply
 
 TRITON: Final = "application/vnd.sagemaker-triton.binary+json"
+TRITON_ON_VERTEX: Final = "application/vnd.vertex-ai-triton.binary+json"
+WITH_TENSORS: Final = (TRITON, TRITON_ON_VERTEX)
 HEAD_SIZE: Final = "json-header-size"
 ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
 """A header that a client's words travel in. Ours are those of SageMaker's container for TensorFlow Serving."""
@@ -54,14 +57,14 @@ def ref(call: Call) -> ModelRef:
 def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Reply]:
     """Returns the question, and the function that writes its answer. Raises InvalidInput, UnsupportedType."""
     kind, parameters = _content_type(call)
-    if kind == TRITON or infer.HEADER_LENGTH in call.request.headers:
-        return _binary(call, parameters.get(HEAD_SIZE) if kind == TRITON else None)
+    if kind in WITH_TENSORS or infer.HEADER_LENGTH in call.request.headers:
+        return _binary(call, kind, parameters.get(HEAD_SIZE) if kind in WITH_TENSORS else None)
     form = wanted(call.request, kind if kind in replies.FORMS and not as_mlflow else AS_JSON)
     if kind in (AS_CSV, AS_NPY, AS_LINES):
         header = parameters.get("header", "")
         return Deferred(ref(call), partial(_read, call, kind, header, form)), _as_it_is
     if kind != AS_JSON and kind not in UNTYPED:
-        expected = ", ".join((*replies.FORMS, TRITON))
+        expected = ", ".join((*replies.FORMS, *WITH_TENSORS))
         raise UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
     return _json(call, form)
 
@@ -103,12 +106,13 @@ def _open_inference(call: Call, body: bytes | memoryview) -> tuple[Infer, Reply]
         return None
     non_finite = call.request.options.tokens(NonFinite.QUOTED)
     try:
-        return infer.from_members(document, infer.NO_BYTES, ref(call), non_finite)
+        operation, reply = infer.from_members(document, infer.NO_BYTES, ref(call), non_finite)
     except Inexact:
-        return infer.from_members(jsonio.loads_exact(body), infer.NO_BYTES, ref(call), non_finite)
+        operation, reply = infer.from_members(jsonio.loads_exact(body), infer.NO_BYTES, ref(call), non_finite)
+    return operation, lambda result: _as_triton(reply(result), TRITON, keeps_length=True)
 
 
-def _binary(call: Call, head_size: str | None) -> tuple[Infer, Reply]:
+def _binary(call: Call, kind: str, head_size: str | None) -> tuple[Infer, Reply]:
     """Returns the inference of JSON with tensors behind it. Raises InvalidInput."""
     if head_size is None:
         operation, reply = infer.decode(_at(call))
@@ -116,16 +120,20 @@ def _binary(call: Call, head_size: str | None) -> tuple[Infer, Reply]:
     headers = {**call.request.headers, infer.HEADER_LENGTH: head_size.encode()}
     at = _at(Call(call.request._replace(headers=headers), call.path))
     operation, reply = infer.decode(at, f"content-type's {HEAD_SIZE}")
-    return operation._replace(ref=ref(call)), lambda result: _as_triton(reply(result))
+    return operation._replace(ref=ref(call)), lambda result: _as_triton(reply(result), kind)
 
 
-def _as_triton(answer: HttpResponse) -> HttpResponse:
-    """Returns an answer whose content type has the length of its JSON: SageMaker drops the header."""
+def _as_triton(answer: HttpResponse, kind: str, *, keeps_length: bool = False) -> HttpResponse:
+    """Returns an answer whose content type has the length of its JSON: SageMaker drops the header.
+
+    `keeps_length`: the answer has the header, too, for clients that reach the server directly.
+    """
     length = dict(answer.headers).get(infer.HEADER_LENGTH)
     if length is None:
         return answer
-    kind = f"{TRITON};{HEAD_SIZE}={length.decode()}".encode()
-    return answer._replace(headers=((b"content-type", kind),))
+    content_type = (b"content-type", f"{kind};{HEAD_SIZE}={length.decode()}".encode())
+    more = ((infer.HEADER_LENGTH, length),) if keeps_length else ()
+    return answer._replace(headers=(content_type, *more))
 
 
 def _read(call: Call, kind: str, header: str, form: str, spec: ModelSpec) -> tuple[Infer, Reply]:

@@ -441,7 +441,7 @@ def test_a_client_may_name_a_version_alone(words: str, path: dict[str, str], ref
 
 
 def test_tensors_behind_json() -> None:
-    """With the protocol's header, or the length in the content type: SageMaker drops the header, on the way back, too.
+    """With the protocol's header, or the length in Triton's types: SageMaker drops the header, on the way back, too.
 
     Source: https://docs.aws.amazon.com/sagemaker/latest/dg/deploy-models-frameworks-triton.html.
     """
@@ -449,23 +449,32 @@ def test_tensors_behind_json() -> None:
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": told}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
     body = head.encode() + np.array([1, 2], "<f4").tobytes()
-    length = str(len(head))
-    for kind, headers in ((f"{invocations.TRITON};json-header-size={length}", {}), ("", {HEAD: length})):
-        operation, reply = decoded(kind, body, MATRIX, **{name.replace("-", "_"): v for name, v in headers.items()})
+    result = result_of(Infer(ModelRef("m"), ()), MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))])
+    for kind in ("", *invocations.WITH_TENSORS):
+        sent = {} if kind else {HEAD.replace("-", "_"): str(len(head))}
+        operation, reply = decoded(f"{kind};json-header-size={len(head)}" if kind else "", body, MATRIX, **sent)
         assert operation.ref.dashed
         assert operation.inputs[0].array.tolist() == [[1, 2]]
-        result = result_of(operation, MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))])
         answered = reply(result)
-        named = dict(answered.headers)
-        size = len(answered.parts[0])
-        if headers:
-            assert named[HEAD.lower().encode()] == b"%d" % size
+        named, size = dict(answered.headers), b"%d" % len(answered.parts[0])
+        if kind:
+            assert named == {b"content-type": kind.encode() + b";json-header-size=" + size}
         else:
-            assert named == {b"content-type": f"{invocations.TRITON};json-header-size={size}".encode()}
+            assert named == {b"content-type": b"application/octet-stream", HEAD.lower().encode(): size}
     plain_head = json.dumps({"inputs": [tensor]})
     body = plain_head.encode() + bytes(8)
     _, reply = decoded(f"{invocations.TRITON};json-header-size={len(plain_head)}", body, MATRIX)
     assert dict(reply(result).headers) == {b"content-type": b"application/json"}
+
+
+def test_tensors_behind_the_answer_to_json() -> None:
+    """Triton's clients on SageMaker read the length of the JSON in the content type, also if they sent JSON alone."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+    operation, reply = decoded(JSON, {"inputs": [tensor], "parameters": {"binary_data_output": True}}, MATRIX)
+    answered = reply(result_of(operation, MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))]))
+    size = b"%d" % len(answered.parts[0])
+    kind = invocations.TRITON.encode() + b";json-header-size=" + size
+    assert dict(answered.headers) == {b"content-type": kind, HEAD.lower().encode(): size}
 
 
 @pytest.mark.parametrize(("size", "told"), [
