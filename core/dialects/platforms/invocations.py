@@ -102,7 +102,7 @@ def _open_inference(call: Call, body: bytes | memoryview) -> tuple[Infer, Reply]
         return None
     document = jsonio.loads(body, infer.ARRAYS)
     inputs = document.get("inputs") if isinstance(document, dict) else None
-    if not isinstance(inputs, list) or not all(isinstance(each, dict) and "datatype" in each for each in inputs):
+    if not isinstance(inputs, list) or not any(isinstance(each, dict) and "datatype" in each for each in inputs):
         return None
     non_finite = call.request.options.tokens(NonFinite.QUOTED)
     try:

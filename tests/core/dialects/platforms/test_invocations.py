@@ -183,6 +183,8 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {RECORDS: [{"a": 1}, {"b": 1}]}, MATRIX, r"has {'b': 1} at index 1; expected an object with"),
     (JSON, {RECORDS: [{"a": 1}, 5]}, MATRIX, "has 5 at index 1"),
     (JSON, {"instances": [[1, "a"]]}, MATRIX, 'JSON Value: "a" Type: String is not of expected type: float'),
+    (JSON, {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}, {"name": "y"}]}, MATRIX,
+        "'datatype' of input 'y' is missing"),
     (JSON, {"inputs": [{"name": "x", "datatype": "FP3", "shape": [1], "data": [1]}]}, MATRIX, "'datatype' of input"),
     (CSV, "", MATRIX, "'text/csv' has no rows"),
     (CSV + ";header=present", "a,b", MATRIX, "'text/csv' has no rows"),
