@@ -16,7 +16,7 @@ from core.dialects.openai.refusals import WrongParameter
 from core.dtype import FP32, INT64, NDArray
 from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
-from core.errors import InvalidInput, ModelFailed, shown
+from core.errors import InvalidInput, ModelFailed, given, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec, TextTensor, as_column, objects
@@ -83,7 +83,7 @@ def decode(call: Call) -> tuple[Deferred, AnyReply]:
 def _reference(model: Any) -> ModelRef:
     """Returns the model that a text names: no name holds a colon. Digits after one are a version, others a label."""
     if not isinstance(model, str) or not model:
-        raise WrongParameter("model", f"'model' is {shown(model)}; expected the name of a model")
+        raise WrongParameter("model", f"'model' is {given(model)}; expected the name of a model")
     name, colon, version = model.partition(":")
     if not name or (colon and not version):
         raise WrongParameter("model", f"'model' is {shown(model)}; expected name, name:version or name:label")
@@ -95,13 +95,14 @@ def _reference(model: Any) -> ModelRef:
 def _texts(value: Any) -> Sequence[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts:
-        raise WrongParameter("input", f"'input' is {shown(value)}; expected a text, or an array of texts")
+        raise WrongParameter("input", f"'input' is {given(value)}; expected a text, or an array of texts")
     if all(isinstance(text, str) for text in texts):
         if len(texts) > MOST_TEXTS:
             raise WrongParameter("input", f"'input' has {len(texts)} texts; at most {MOST_TEXTS} are accepted")
         return texts
     wrong = next(text for text in texts if not isinstance(text, str))
-    if isinstance(wrong, int | list) and not isinstance(wrong, bool):
+    first = wrong[0] if isinstance(wrong, list) and wrong else wrong
+    if type(first) is int:
         told = "'input' has numbers of tokens, which are those of another model: send the texts"
         raise WrongParameter("input", told)
     raise WrongParameter("input", f"'input' has {shown(wrong)}; expected texts")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from core.dialects.v1.request import Finish
 from core.encoding import jsonio
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, given, shown
 from core.wire import Call, HttpResponse
 
 VERSION: Final = b"ce-specversion"
@@ -30,7 +30,8 @@ def opened(call: Call) -> tuple[bytes | memoryview, Finish]:
     """
     headers, body = call.request.headers, call.request.content()
     if VERSION in headers:
-        _check({name: headers.get(b"ce-" + name.encode(), b"").decode("latin-1") for name in ATTRIBUTES})
+        sent = {name: headers.get(b"ce-" + name.encode()) for name in ATTRIBUTES}
+        _check({name: value.decode("latin-1") for name, value in sent.items() if value is not None})
         return body, lambda response: _binary(response, call.path["model"])
     if headers.get(b"content-type", b"").lower().startswith(STRUCTURED):
         return _data(jsonio.loads_lists(body)), lambda response: _structured(response, call.path["model"])
@@ -39,10 +40,10 @@ def opened(call: Call) -> tuple[bytes | memoryview, Finish]:
 
 def _check(event: Mapping[str, Any]) -> None:
     if event.get("specversion") not in VERSIONS:
-        raise InvalidInput(f"the event's specversion is {shown(event.get('specversion'))}; expected {VERSIONS[0]}")
+        raise InvalidInput(f"the event's specversion is {given(event.get('specversion'))}; expected {VERSIONS[0]}")
     for name in REQUIRED:
         if not isinstance(event.get(name), str) or not event[name]:
-            raise InvalidInput(f"the event's {name} is {shown(event.get(name))}; expected text that is not empty")
+            raise InvalidInput(f"the event's {name} is {given(event.get(name))}; expected text that is not empty")
 
 
 def _data(event: Any) -> bytes:

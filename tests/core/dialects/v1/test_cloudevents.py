@@ -161,11 +161,13 @@ def test_another_version_is_refused(version: str) -> None:
 def test_an_attribute_that_every_event_has_may_not_be_missing_or_empty(name: str) -> None:
     """The rule holds in both forms; in a structured event the attribute must be text."""
     without = {key: value for key, value in HEADERS.items() if key != b"ce-" + name.encode()}
-    assert refused(without) == f"the event's {name} is ''; expected text that is not empty"
-    for value, shown in ((None, "null"), ("", "''"), (5, "5")):
+    assert refused(without) == f"the event's {name} is missing; expected text that is not empty"
+    empty = without | {b"ce-" + name.encode(): b""}
+    assert refused(empty) == f"the event's {name} is ''; expected text that is not empty"
+    for value, shown in ((None, "missing"), ("", "''"), (5, "5")):
         event = EVENT | {name: value, "data": 1}
         assert refused(STRUCTURED, event) == f"the event's {name} is {shown}; expected text that is not empty"
-    assert "specversion is null" in refused(STRUCTURED, {"data": 1})
+    assert "specversion is missing" in refused(STRUCTURED, {"data": 1})
 
 
 @pytest.mark.parametrize(("body", "text"), [
