@@ -8,6 +8,7 @@ import numpy as np
 
 from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
+from core.encoding.values import Inexact
 from core.errors import InvalidInput, shown
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec
 from core.records import NamedTuple
@@ -64,8 +65,9 @@ def ask(
 ) -> tuple[Deferred, Reply]:
     """Returns the question that the verb decodes from the body once the model is known.
 
-    If the quick reading does not fit, the body is read again as lists. So a message names the first mistake exactly,
-    and in the same words, for a body of any size. `finish`: wraps the answer, None to leave it as it is.
+    If the quick reading does not fit, the body is read again as lists, and then exactly if an integer has lost digits.
+    So a message names the first mistake exactly, and in the same words, for a body of any size. `finish`: wraps the
+    answer, None to leave it as it is.
     """
     quick = partial(jsonio.loads_shaped, among_texts=verb.among_texts)
     document = _document(quick if verb.shaped else jsonio.loads_lists, body)
@@ -76,11 +78,15 @@ def ask(
     def decode(spec: ModelSpec) -> tuple[Infer | Explain, Reply]:
         question = V1Question(document, non_finite, spec.v1_dialect or v1_dialect, pinned)
         try:
-            operation, reply = verb.bind(question, spec)
-        except InvalidInput:
-            if not _has_arrays(document):
-                raise
-            operation, reply = verb.bind(question._replace(document=_document(jsonio.loads_lists, body)), spec)
+            try:
+                operation, reply = verb.bind(question, spec)
+            except InvalidInput:
+                if not _has_arrays(document):
+                    raise
+                operation, reply = verb.bind(question._replace(document=_document(jsonio.loads_lists, body)), spec)
+        except Inexact:
+            exact = _document(partial(jsonio.loads_exact, beyond_json=True), body)
+            operation, reply = verb.bind(question._replace(document=exact), spec)
         return operation, reply if finish is None else lambda result: finish(reply(result))
 
     return Deferred(reference, decode), finish or _as_it_is
