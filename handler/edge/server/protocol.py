@@ -204,7 +204,7 @@ class BoundedHttp(WatchedHttp):
             self.head = OVER
             self.transport.close()
         elif not answered and self._unread > self.limits.head:
-            self.refuse(refusals.LONG_HEAD)
+            self.refuse(refusals.too_long(b"", self.limits.head))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name, value = name.lower(), value.strip()  # the space around it is not part of a value (RFC 9110 5.5)

@@ -50,8 +50,6 @@ class Refusal:
 
 MALFORMED: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
 HOSTS: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request has no Host header, or several; HTTP/1.1 needs one")
-LONG_URL: Final = Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, "the URL is too long")
-LONG_HEAD: Final = Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large")
 MANY_HEADERS: Final = Refusal(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has more than {MOST_HEADERS} headers"
 )
@@ -83,7 +81,11 @@ def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:
 
 def too_long(url: bytes, most: int) -> Refusal:
     """Returns the refusal of a head with more bytes than `most`."""
-    return LONG_URL if 2 * len(url) > most else LONG_HEAD
+    if 2 * len(url) > most:
+        told = f"the URL is too long: with the headers it can have {most} bytes; send long messages with POST"
+        return Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, told)
+    told = f"the headers are too large: with the URL they can have {most} bytes"
+    return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told)
 
 
 def of_method(head: Part) -> Refusal:

@@ -112,6 +112,15 @@ def test_a_refusal_has_the_format_of_its_paths_protocol(
     assert member == "error" or told["status"] == {"code": code, "msg": told["status"]["msg"], "status": "FAILURE"}
 
 
+@pytest.mark.parametrize(("request_head", "told"), [
+    (closing("GET", "/?" + "x" * 1000), "the URL is too long: with the headers it can have 1000 bytes; send long"),
+    (closing("GET", "/", "A: " + "x" * 1000), "the headers are too large: with the URL they can have 1000 bytes"),
+])  # fmt: skip
+def test_the_refusal_of_a_long_head_has_the_limit(port: int, request_head: bytes, told: str) -> None:
+    """A client of Connect's GET learns how long its messages can be."""
+    assert json.loads(talk(port, request_head).partition(b"\r\n\r\n")[2])["error"].startswith(told)
+
+
 @pytest.mark.parametrize("line", ["A:b c", "A:  b c", "A: b c \t", "A:\t b c  "])
 def test_the_space_around_a_value_is_not_part_of_it(port: int, line: str) -> None:
     """The application gets the value as a client means it (RFC 9110 5.5)."""
