@@ -20,7 +20,7 @@ from core.dialects.grps.content import (
     element,
 )
 from core.dtype import BF16, BYTES, FP32, DataType
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, counted, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, as_column, named
 
@@ -39,7 +39,7 @@ def bound(content: Content, spec: ModelSpec) -> tuple[Tensor, ...]:
 def check_count(count: int, spec: ModelSpec) -> None:
     """Raises InvalidInput if a request has more tensors than the model has inputs; called before they are made."""
     if spec.inputs is not None and count > len(spec.inputs):
-        raise InvalidInput(f"{count} tensors are {count} inputs; {_has(spec)}")
+        raise InvalidInput(f"the request has {counted(count, 'tensor')}; {_has(spec)}")
 
 
 def _tensors(content: Tensors, spec: ModelSpec) -> tuple[Tensor, ...]:
@@ -54,10 +54,16 @@ def _tensors(content: Tensors, spec: ModelSpec) -> tuple[Tensor, ...]:
         )
     if spec.inputs is None:
         return tuple(tensor._replace(name=UNNAMED.format(index)) for index, tensor in enumerate(tensors))
-    if len(tensors) != len(spec.inputs):
-        raise InvalidInput(f"{len(tensors)} tensors without names are {len(tensors)} inputs; {_has(spec)}")
-    placed = [tensor._replace(name=given.name) for tensor, given in zip(tensors, spec.inputs, strict=True)]
-    return _typed(placed, spec.inputs)
+    inputs = spec.inputs if len(tensors) == len(spec.inputs) else _needed(spec.inputs)
+    if len(tensors) != len(inputs):
+        raise InvalidInput(f"the request has {counted(len(tensors), 'tensor')}, without names; {_has(spec)}")
+    placed = [tensor._replace(name=given.name) for tensor, given in zip(tensors, inputs, strict=True)]
+    return _typed(placed, inputs)
+
+
+def _needed(inputs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
+    """Returns the inputs that a request may not lack; all of them if it may lack each."""
+    return [given for given in inputs if not given.optional] or inputs
 
 
 def _has(spec: ModelSpec) -> str:
@@ -87,7 +93,7 @@ def _only(spec: ModelSpec, kind: str, *datatypes: DataType) -> TensorSpec:
     """
     if spec.inputs is None:
         return TensorSpec(UNNAMED.format(0), datatypes[0], None)
-    needed = [given for given in spec.inputs if not given.optional] or spec.inputs
+    needed = _needed(spec.inputs)
     if len(needed) != 1:
         raise InvalidInput(f"{kind} is for one input; {_has(spec)}")
     _check_kind(needed[0], kind, *datatypes)

@@ -109,10 +109,15 @@ def test_a_model_that_does_not_say_its_inputs_gets_one_of_the_contents_kind() ->
 
 
 def test_what_is_optional_is_left_to_those_who_name_it() -> None:
-    """A single value goes to the only required input, unless every input is optional."""
+    """A single value goes to the only required input, unless every input is optional. So do tensors without names."""
     text = spec("t", "BYTES", 1)
     assert only(Text("a"), spec("o", "FP32", 1, optional=True), text).name == "t"
     assert only(Text("a"), text._replace(optional=True)).name == "t"
+    sides = [spec(name, "FP32", 1, optional=name in "ac") for name in "abcd"]
+    assert [found.name for found in bound(several("", ""), model(*sides))] == ["b", "d"]
+    assert [found.name for found in bound(several(*[""] * 4), model(*sides))] == ["a", "b", "c", "d"]
+    with pytest.raises(InvalidInput, match="the request has 3 tensors, without names; model 'm' has 4"):
+        bound(several("", "", ""), model(*sides))
 
 
 INTEGERS = ["INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
@@ -162,8 +167,8 @@ def several(*names: str) -> Tensors:
 @pytest.mark.parametrize(("content", "known", "told"), [
     (several("a", ""), PAIR, "tensor 1 of 2 has no name"),
     (several("", "b"), UNTOLD, "tensor 0 of 2 has no name"),
-    (several(""), PAIR, r"1 tensors without names are 1 inputs; model 'm' has 2: \['a', 'b'\]"),
-    (several("", "", ""), PAIR, "3 tensors without names are 3 inputs"),
+    (several(""), PAIR, r"the request has 1 tensor, without names; model 'm' has 2: \['a', 'b'\]"),
+    (several("", "", ""), PAIR, "the request has 3 tensors, without names"),
     (Text("a"), PAIR, r"str_data is for one input; model 'm' has 2: \['a', 'b'\]"),
     (Binary(b"a"), PAIR, "bin_data is for one input"),
     (Numbers(np.ones(1, np.float32)), PAIR, "ndarray is for one input"),

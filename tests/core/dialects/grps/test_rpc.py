@@ -136,7 +136,7 @@ def test_more_tensors_than_inputs_are_refused_before_any_is_made(
     monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
     tensors = [{"name": "x", "dtype": 7, "shape": [0]}] * count
     question = asked(name, gtensors={"tensors": tensors})
-    with pytest.raises(InvalidInput, match=f"^{count} tensors are {count} inputs; model 'm' has 1: \\['t'\\]$"):
+    with pytest.raises(InvalidInput, match=f"^the request has {count} tensors; model 'm' has 1: \\['t'\\]$"):
         settled(question)
     monkeypatch.undo()
     operation, _ = settled(question, UNTOLD)

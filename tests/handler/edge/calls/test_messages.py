@@ -109,7 +109,7 @@ def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
         body = grps.GrpsMessage(model=model, gtensors=tensors).SerializeToString()
         asked = job(app, METHODS["Predict"], body)
         assert not asked.is_quick()
-        with pytest.raises(ServingError, match="1000 tensors are 1000 inputs" if model != "nobody" else "nobody"):
+        with pytest.raises(ServingError, match="the request has 1000 tensors" if model != "nobody" else "nobody"):
             settle(asked)
 
 
