@@ -232,7 +232,8 @@ def _raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
 def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: int, raw_name: str) -> InvalidInput:
     inputs = counted(len(members), "input")
     if count > len(members):
-        return InvalidInput(f"'{raw_name}' has {count} entries for {inputs}")
+        entries = "1 entry" if count == 1 else f"{count} entries"
+        return InvalidInput(f"'{raw_name}' has {entries} for {inputs}")
     what = What("input", members[count].name)
     return InvalidInput(f"{what} has no entry in '{raw_name}': there are {count} for {inputs}")
 

@@ -216,7 +216,7 @@ def shared(name: str) -> Any:
     (question(given(), given("z"), raw_input_contents=[RAW]), "input 'z' has no entry in 'raw_input_contents'"),
     (question(given(), shared("z"), raw_input_contents=[RAW]), "input 'z' has 'shared_memory_region': this server sh"),
     (question(shared("x"), given("z"), raw_input_contents=[RAW]), "input 'x' has 'shared_memory_region'"),
-    (question(raw_input_contents=[RAW]), "'raw_input_contents' has 1 entries for 0 inputs"),
+    (question(raw_input_contents=[RAW]), "'raw_input_contents' has 1 entry for 0 inputs"),
     (raw_question(parameters={"p": oip.InferParameter()}), "parameter 'p' of the request has no value"),
 ])  # fmt: skip
 def test_a_request_that_contradicts_itself_is_refused_by_the_name_of_its_culprit(message: Any, culprit: str) -> None:
