@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.dialects.platforms import bodies, replies
-from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_LINES, AS_NPY, by_rows, wanted
+from core.dialects.platforms.replies import AS_JSON, AS_LINES, AS_NPY, by_rows, wanted
 from core.dialects.v1 import predict, request
 from core.dialects.v1.request import V1Question, Verb
 from core.dialects.v2 import infer
@@ -59,14 +59,14 @@ def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Re
     kind, parameters = _content_type(call)
     if kind in WITH_TENSORS or infer.HEADER_LENGTH in call.request.headers:
         return _binary(call, kind, parameters.get(HEAD_SIZE) if kind in WITH_TENSORS else None)
+    if kind == AS_JSON or kind in UNTYPED:
+        return _json(call)
     form = wanted(call.request, kind if kind in replies.FORMS and not as_mlflow else AS_JSON)
-    if kind in (AS_CSV, AS_NPY, AS_LINES):
+    if kind in replies.FORMS:
         header = parameters.get("header", "")
         return Deferred(ref(call), partial(_read, call, kind, header, form)), _as_it_is
-    if kind != AS_JSON and kind not in UNTYPED:
-        expected = ", ".join((*replies.FORMS, *WITH_TENSORS))
-        raise UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
-    return _json(call, form)
+    expected = ", ".join((*replies.FORMS, *WITH_TENSORS))
+    raise UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
 
 
 def _as_it_is(answer: Any) -> Any:
@@ -81,11 +81,13 @@ def _content_type(call: Call) -> tuple[str, dict[str, str]]:
     return kind.strip().lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
-def _json(call: Call, form: str) -> tuple[Infer | Deferred, Reply]:
+def _json(call: Call) -> tuple[Infer | Deferred, Reply]:
+    """Returns the inference of V2's JSON, whose answer has one form whatever Accept says, or of another body."""
     body, non_finite = call.request.content(), call.request.options.tokens(NonFinite.BARE)
     found = _open_inference(call, body)
     if found is not None:
         return found
+    form = wanted(call.request, AS_JSON)
     verb = Verb(partial(bodies.bind, form=form), shaped=True, among_texts=FRAME.match(body) is not None)
     deferred, reply = request.ask(_at(call), body, non_finite, verb, None)
     return deferred._replace(ref=ref(call)), reply

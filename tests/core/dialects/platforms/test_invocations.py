@@ -473,6 +473,18 @@ def test_tensors_behind_json() -> None:
     assert dict(reply(result).headers) == {b"content-type": b"application/json"}
 
 
+@pytest.mark.parametrize("accept", [invocations.TRITON, "application/octet-stream", "text/csv", "application/json;q=0"])
+def test_the_answer_to_v2_does_not_depend_on_accept(accept: str) -> None:
+    """Triton ignores it, and its clients send its own type. No other body is answered in that type."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+    operation, reply = decoded(JSON, {"inputs": [tensor]}, MATRIX, accept=accept)
+    answered = reply(result_of(operation, MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))]))
+    assert dict(answered.headers) == {b"content-type": b"application/json"}
+    if accept != "text/csv":
+        with pytest.raises(HttpError, match="Accept is"):
+            decoded(JSON, {"instances": [[1, 2]]}, MATRIX, accept=accept)
+
+
 def test_tensors_behind_the_answer_to_json() -> None:
     """Triton's clients on SageMaker read the length of the JSON in the content type, also if they sent JSON alone."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
