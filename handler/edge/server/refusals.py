@@ -4,9 +4,10 @@ import re
 from http import HTTPStatus
 from typing import Any, Final
 
-from core.dialects import V2, refusing
-from core.wire import JSON, Dialect, HttpError, Part
-from handler.edge.exchange import Receive, Scope, Send
+from core.dialects import refusing
+from core.errors import InvalidInput, NotSupported, ServingError, TimedOut, TooLarge
+from core.wire import JSON, HttpError, Part
+from handler.edge.exchange import Receive, Scope, Send, path_of
 
 MOST_HEADERS: Final = 256
 METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ ")
@@ -23,19 +24,18 @@ class Unserved(HttpError):
 
 
 class Refusal:
-    """An ASGI application that refuses a request and ends its connection. `dialect`: the protocol of its text."""
+    """An ASGI application that refuses a request and ends its connection. `path`: of the protocol of its text."""
 
-    def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes], dialect: Dialect = V2) -> None:
+    def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes], path: str = "/") -> None:
         self.status = status
         self.reason = reason
         self.more = more
-        self.body = b"".join(dialect.refuse(Unserved(status, reason), "", "").parts)
+        self.body = _of_call(status, reason) if path_of({"path": path})[1] else _of_route(status, reason, path)
         self.headers = [JSON, (b"content-length", b"%d" % len(self.body)), *more, (b"connection", b"close")]
 
     def at(self, url: bytes) -> "Refusal":
         """Returns the refusal in the format of the protocol that owns the URL's path. A part of the URL may do."""
-        dialect = refusing(url.partition(b"?")[0].decode("latin-1"))
-        return Refusal(self.status, self.reason, *self.more, dialect=dialect)
+        return Refusal(self.status, self.reason, *self.more, path=url.partition(b"?")[0].decode("latin-1"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         await send({"type": "http.response.start", "status": int(self.status), "headers": self.headers})
@@ -48,6 +48,25 @@ class Refusal:
         return b"\r\n".join((*lines, b"", self.body))
 
 
+def _of_route(status: HTTPStatus, reason: str, path: str) -> bytes:
+    return b"".join(refusing(path).refuse(Unserved(status, reason), "", "").parts)
+
+
+def _of_call(status: HTTPStatus, reason: str) -> bytes:
+    """Returns the JSON of Connect, whose clients show no other text."""
+    from core.dialects.connect import ends  # noqa: PLC0415 - not for servers whose clients speak REST alone
+
+    return b"".join(ends.refusal(OF_CALLS.get(status, InvalidInput)(reason)).parts)
+
+
+OF_CALLS: Final[dict[HTTPStatus, type[ServingError]]] = {
+    HTTPStatus.REQUEST_TIMEOUT: TimedOut,
+    HTTPStatus.REQUEST_URI_TOO_LONG: TooLarge,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: TooLarge,
+    HTTPStatus.NOT_IMPLEMENTED: NotSupported,
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED: NotSupported,
+}
+"""The failures of remote calls, whose codes clients read; others are the client's mistakes."""
 MALFORMED: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
 HOSTS: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request has no Host header, or several; HTTP/1.1 needs one")
 MANY_HEADERS: Final = Refusal(

@@ -112,6 +112,20 @@ def test_a_refusal_has_the_format_of_its_paths_protocol(
     assert member == "error" or told["status"] == {"code": code, "msg": told["status"]["msg"], "status": "FAILURE"}
 
 
+@pytest.mark.parametrize(("line", "more", "code", "name"), [
+    ("GET {}", "A: " + "x" * 1000, 431, "resource_exhausted"), ("GET {}?" + "x" * 1000, "", 414, "resource_exhausted"),
+    ("POST {}", "Content-Length: 9", 408, "deadline_exceeded"), ("GET {}", "Host: y", 400, "invalid_argument"),
+    ("POST {}", "Transfer-Encoding: gzip, chunked", 501, "unimplemented"),
+])  # fmt: skip
+def test_a_refusal_of_a_remote_call_is_connects(port: int, line: str, more: str, code: int, name: str) -> None:
+    """Its clients show the message of such an object alone."""
+    method, target = line.format("/inference.GRPCInferenceService/ModelInfer").split(" ")
+    got = talk(port, head(method, target, *([more] if more else [])))
+    told = json.loads(got.partition(b"\r\n\r\n")[2])
+    assert (status(got), told.pop("code")) == (code, name)
+    assert [*told] == ["message"]
+
+
 @pytest.mark.parametrize(("request_head", "told"), [
     (closing("GET", "/?" + "x" * 1000), "the URL is too long: with the headers it can have 1000 bytes; send long"),
     (closing("GET", "/", "A: " + "x" * 1000), "the headers are too large: with the URL they can have 1000 bytes"),
