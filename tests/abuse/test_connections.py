@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.raw import answer, crowd, head, opened, poured, rest, status, talk
+from tests.support.raw import SECONDS, answer, crowd, head, opened, poured, rest, status, talk
 from tests.support.server import Server, serve
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ def patient(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         yield server
 
 
+def is_reset(connection: socket.socket) -> bool:
+    """Sends a byte. Returns whether the server has closed the connection."""
+    try:
+        connection.sendall(b"x")
+    except ConnectionError:
+        return True
+    return False
+
+
 def closing(*headers: str, path: str = LIVE) -> bytes:
     return head("GET", path, "Connection: close", *headers)
 
@@ -71,6 +80,29 @@ def test_a_head_has_a_largest_size(patient: Server, pieces: tuple[bytes, ...], e
     assert status(got) == expected
     assert b"connection: close\r\n" in got
     assert expected in (200, 404) or got.split(b"\r\n\r\n")[1].startswith(b'{"error":')
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"), [(b"GET /", 414), (closing()[:-2] + b"A: ", 431), (b"nonsense\r\n", 400)]
+)
+def test_a_refused_client_that_sends_on_gets_its_refusal(patient: Server, begin: bytes, expected: int) -> None:
+    """A reset would take the refusal away. Clients send everything before they read."""
+    with opened(patient.port) as connection:
+        connection.sendall(begin)
+        connection.sendall(b"x" * 20_000_000)
+        assert status(connection.recv(4096)) == expected
+        assert connection.recv(1) == b""
+
+
+def test_a_refused_client_that_never_stops_is_left(server: Server) -> None:
+    """The server does not wait for its end."""
+    with opened(server.port) as connection:
+        connection.sendall(b"nonsense\r\n\r\n")
+        assert status(rest(connection)) == 400
+        until = time.monotonic() + SECONDS
+        while not is_reset(connection):
+            assert time.monotonic() < until
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ class BoundedHttp(WatchedHttp):
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
+        if self.head == OVER:
+            return
         self.had_turn = False
         begins = not self.head and self._owes_nothing() and not self.flow.kept
         if begins and self.takes_again(data):

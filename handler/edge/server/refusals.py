@@ -88,6 +88,8 @@ CROWDED: Final = Refusal(
     "too many connections are open: try again, or raise DRAGOMAN_CONNECTIONS",
     (b"retry-after", b"1"),
 )
+TO_SILENT: Final = (LATE, CROWDED)
+"""Refusals of clients that send nothing, or of which there are too many: nothing is read after them."""
 
 
 def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:

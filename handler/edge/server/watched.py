@@ -10,6 +10,8 @@ from handler.edge.server.whole import WholeHttp
 
 BODY: Final = -1
 OVER: Final = -2
+DISMISSED_SECONDS: Final = 5.0
+"""The most for which a refused client may go on sending before it reads its refusal; nginx: lingering_timeout."""
 
 
 class WatchedHttp(WholeHttp):
@@ -24,6 +26,7 @@ class WatchedHttp(WholeHttp):
     seen: Stage | None
     since: float
     _resumed: int
+    _is_dismissed = False
 
     def refuse(self, refusal: Refusal) -> None:
         """Ends the connection with a refusal, or, where answers to earlier requests are due, after the last of them."""
@@ -45,10 +48,21 @@ class WatchedHttp(WholeHttp):
             self._end(refusal)
 
     def _end(self, refusal: Refusal) -> None:
+        """Sends a refusal, and closes the connection when the client does, or soon.
+
+        A system answers bytes that come after a close with a reset, and the client would lose its refusal.
+        """
         self.head = OVER
-        if not self.transport.is_closing():
-            self.transport.write(refusal.at(self.url).raw(self.server_state.default_headers))
+        if self.transport.is_closing():
+            return
+        self.transport.write(refusal.at(self.url).raw(self.server_state.default_headers))
+        if refusal in refusals.TO_SILENT or not self.transport.can_write_eof():
             self.transport.close()
+            return
+        self._is_dismissed = True
+        self.transport.write_eof()
+        self.flow.next(len(self.flow.kept))
+        self.flow.resume_reading()
 
     def leave(self) -> None:
         """Closes the connection without an answer."""
@@ -63,8 +77,8 @@ class WatchedHttp(WholeHttp):
 
     def is_idle(self) -> bool:
         """Decides whether it was used, and has no request, nor a part of one, nor an answer that is being sent."""
-        answered = self.last is not None and self._owes_nothing()
-        return answered and self.head == 0 and self.arriving is None and not self.transport.get_write_buffer_size()
+        answered = self.last is not None and self._owes_nothing() and self.head == 0 and self.arriving is None
+        return (answered or self._is_dismissed) and not self.transport.get_write_buffer_size()
 
     def _owes_nothing(self) -> bool:
         """Decides whether every request has its answer."""
@@ -76,6 +90,8 @@ class WatchedHttp(WholeHttp):
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
+        if self._is_dismissed:
+            return Stage("dismissed", 0, min(DISMISSED_SECONDS, self.limits.pause))
         if self.arriving is not None or self.head == BODY:
             return self._stage_of_body()
         if self.head == OVER or not self._owes_nothing():
@@ -100,7 +116,7 @@ class WatchedHttp(WholeHttp):
         if stage.name == "answer":
             self.head = OVER
             self.transport.abort()  # closing would wait for the client to read
-        elif self.received and stage.name != "idle":
+        elif self.received and stage.name not in ("idle", "dismissed"):
             self.refuse(refusals.LATE)
         else:
             self.leave()
