@@ -158,9 +158,7 @@ class Budget:
             return True
         if any(self._leaving()):
             return False  # the thread that holds it is a step away from letting go
-        if staying:
-            raise self._too_large(claim, need.peak, self.limit - _resident(), staying)
-        self._base = _resident()
+        self._base = max(0, _resident() - sum(map(self.cost, staying)))
         self._check(claim, need.cost)
         return True  # a peak is over soon, and can be lower than estimated
 
