@@ -120,6 +120,10 @@ class Lanes:
             lane.measure(seconds)
         self.offer(lane, now)
 
+    def count_waiting(self) -> int:
+        """Returns how much work waits, in all lanes."""
+        return sum(len(lane.waiting) for lane in self._lanes.values())
+
     def drop(self, work: Errand) -> bool:
         """Takes waiting work out of its lane. Returns False if it does not wait."""
         if work not in work.lane.waiting:

@@ -56,7 +56,7 @@ class Workers:
         unawaited: float = UNAWAITED_SECONDS,
     ) -> None:
         self._unawaited = unawaited
-        self._room = threads + queue
+        self._most_waiting = queue
         self._requests = 0
         self._closed = False
         self._ticking: asyncio.AbstractEventLoop | None = None
@@ -139,8 +139,6 @@ class Workers:
             self._ticking = work.loop
             work.loop.call_later(TICK_SECONDS, self._tick, work.loop)
         with self._lock:
-            if self._requests >= self._room and not work.admitted:
-                self._make_room(work.lane)
             if work.part is not None or not self._idle or not self._lanes.takes(work.lane):
                 self._queue(work, time.monotonic())
                 return
@@ -151,9 +149,11 @@ class Workers:
         """Lets the work wait. Raises ServerBusy. Under the lock."""
         lane = work.lane
         is_free = bool(self._idle) and self._lanes.is_open(lane)
-        refusal = None if is_free or work.admitted else self._lanes.refusal(lane, work.until, now)
-        if refusal is not None:
-            raise refusal
+        if not is_free and not work.admitted:
+            if (refusal := self._lanes.refusal(lane, work.until, now)) is not None:
+                raise refusal
+            if self._requests >= self._most_waiting and self._lanes.count_waiting() >= self._most_waiting:
+                self._make_room(lane)
         self._lanes.put(work, now)
         if work.part is not None:
             self._serve(now)

@@ -48,6 +48,32 @@ def test_a_full_queue_turns_work_away_at_once() -> None:
     workers.close()
 
 
+@pytest.mark.parametrize("cap", [1, 2, 4])
+def test_no_more_requests_wait_than_the_queue_holds(cap: int) -> None:
+    """Threads that a model cannot have do not make its queue longer, and other models still get them."""
+    spec = ModelSpec("m", "1", "fake", None, None, max_concurrency=cap)
+    workers, gate = Workers(4, 2), threading.Event()
+
+    async def crowd() -> tuple[int, int]:
+        running = [asyncio.ensure_future(workers.run(lambda: gate.wait(10), spec)) for _ in range(cap + 2)]
+        await asyncio.sleep(0)
+        waiting = sum(workers.pending().values())
+        with pytest.raises(ServerBusy, match="raise DRAGOMAN_QUEUE"):
+            await workers.run(lambda: None, spec)
+        other = asyncio.ensure_future(workers.run(gate.is_set))
+        await asyncio.sleep(0)
+        if cap < 4:
+            assert not await other
+        gate.set()
+        served = await asyncio.gather(*running, return_exceptions=True)
+        assert cap < 4 or await other
+        return waiting, sum(each is True for each in served)
+
+    # The other model's request takes the place of the newest one only where it has to wait.
+    assert asyncio.run(crowd()) == (2, cap + (2 if cap < 4 else 1))
+    workers.close()
+
+
 def test_work_that_ends_at_its_time_limit_does_not_end_the_looks() -> None:
     """A thread removes the requests of a batch after its work, perhaps while the event loop ends the batch."""
 
