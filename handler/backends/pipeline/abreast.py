@@ -152,9 +152,16 @@ class _Request:
             self._free.release()
 
     def _end(self, error: BaseException) -> None:
-        """Ends what helpers do for a request that has failed. Does not wait for them."""
+        """Ends what helpers do for a request that has failed. Waits for them if the request was ended.
+
+        That request has its answer. Helpers whose code cannot be ended keep its thread, which then counts as lost.
+        """
         with self._changed:
             self._error = self._error or error
             runs = list(self._runs)
         for each in runs:
             each.end(InterruptedError)
+        own = CURRENT.run
+        if own is not None and own.ended:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._busy)

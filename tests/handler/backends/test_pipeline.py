@@ -400,6 +400,32 @@ def test_a_request_that_is_ended_ends_its_helpers() -> None:
     assert ended.wait(30)
 
 
+def test_a_request_that_was_ended_keeps_its_thread_while_a_helper_goes_on() -> None:
+    """So the thread counts as lost, and the model's threads are not more than it may have. A failure keeps nothing."""
+    begun, order, owner = threading.Event(), [], threading.current_thread()
+
+    def function(x: Any) -> list[Any]:
+        if threading.current_thread() is not owner:
+            begun.set()
+            while not CURRENT.run.ended:
+                time.sleep(0.001)
+            time.sleep(0.05)
+            order.append("helper")
+        assert begun.wait(30)
+        return [x]
+
+    model = slow_pair(function)
+    CURRENT.run = run = Run()
+    try:
+        threading.Timer(0.05, run.end, [lambda: TimedOut("too long")]).start()
+        with pytest.raises(TimedOut, match="too long"):
+            asked(model, given("x", 1))
+        order.append("request")
+    finally:
+        CURRENT.run = None
+    assert order == ["helper", "request"]
+
+
 # -- newer models -------------------------------------------------------------------------------------------------
 
 
