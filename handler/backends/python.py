@@ -102,6 +102,13 @@ def _labelled(
     return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
 
 
+def _copied(value: Any) -> Any:
+    """Returns a value of JSON with lists and dicts of its own."""
+    if isinstance(value, dict):
+        return {name: _copied(member) for name, member in value.items()}
+    return [_copied(member) for member in value] if isinstance(value, list) else value
+
+
 def _apart(work: Callable[[], Any]) -> Any:
     """Returns the result of the model's code, which changes numpy's error state for itself only.
 
@@ -196,10 +203,11 @@ class PythonModel:
         return explained
 
     def _call(self, function: Callable[..., Any], inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> Any:
-        # Model code may write into its inputs. Explanations, and other steps of a pipeline, read the same tensors.
+        # Model code may write into what it gets. Explanations, and other steps of a pipeline, read the same.
         arrays = {name: tensor.array.copy() for name, tensor in inputs.items()}
+        own = {name: _copied(value) for name, value in parameters.items()}
         try:
-            return self._guarded(lambda: function(arrays, dict(parameters)))
+            return self._guarded(lambda: function(arrays, own))
         except ModelFailed as failed:
             if self.spec.inputs is not None or not isinstance(failed.__cause__, KeyError):
                 raise

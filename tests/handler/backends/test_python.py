@@ -205,3 +205,13 @@ def test_a_package_that_is_installed_stays(tmp_path: Path) -> None:
     (tmp_path / "orjson" / "notes.py").write_text("")
     code = "import orjson\ndef predict(inputs, parameters):\n    return {'y': [1]}\n"
     assert load(tmp_path, code).module.orjson is load(tmp_path, code).module.orjson
+
+
+def test_a_model_writes_into_parameters_of_its_own(tmp_path: Path) -> None:
+    """Another step of its pipeline, and a batch that runs again, get what the client has sent."""
+    code = "def predict(inputs, parameters):\n parameters['list'][0]['a'].append(1)\n return {'y': [1]}"
+    (tmp_path / "model.py").write_text(code)
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    parameters = {"list": [{"a": []}], "text": "b"}
+    model.predict({}, [], parameters)
+    assert parameters == {"list": [{"a": []}], "text": "b"}
