@@ -35,6 +35,12 @@ def said_of(source: Source) -> SaidPipeline:
         raise ModelNotLoadable(f"{PIPELINE} of model {source.name!r}: {wrong}") from None
 
 
+def place_of(said: SaidPipeline, source: Source) -> str:
+    """Returns where a pipeline stands, for errors."""
+    where = "settings" if said.path else PIPELINE
+    return f"{where} of model {source.name!r} version {source.version}"
+
+
 def prepared(source: Source) -> int:
     """Imports the libraries of a pipeline's own steps. Returns the bytes of the tokenizers that they will load.
 
@@ -54,8 +60,7 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
     try:
         plan = _bind(said, source.parts, source, functions(said, source))
     except Wrong as wrong:
-        where = "settings" if said.path else PIPELINE
-        raise ModelNotLoadable(f"{where} of model {source.name!r} version {source.version}: {wrong}") from None
+        raise ModelNotLoadable(f"{place_of(said, source)}: {wrong}") from None
     steps = ensemble_steps(said, plan)
     spec = model_spec(source, ENSEMBLE if steps else PLATFORM, plan.inputs, plan.outputs)._replace(steps=steps)
     free = None if settings.platform == "lambda" else abreast.slots(settings.threads)

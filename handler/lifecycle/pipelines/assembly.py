@@ -68,7 +68,7 @@ class Assembly:
 
         Raises ServingError with the name of the step whose model cannot be had.
         """
-        from handler.backends.pipeline.model import said_of  # noqa: PLC0415 - for pipelines only
+        from handler.backends.pipeline.model import place_of, said_of  # noqa: PLC0415 - for pipelines only
 
         said = said_of(source)
         versions: dict[Wanted, ServedVersion] = {}
@@ -78,9 +78,10 @@ class Assembly:
                 if call.function is not None:
                     continue
                 wanted = call.model, call.version
-                names.setdefault(wanted, step.name)
+                names.setdefault(wanted, f"step {shown(step.name)} of model {shown(source.name)}")
                 if wanted not in versions:
-                    versions[wanted] = self._resolved(wanted, step.name, f"{call.path}.model", progress.deadline)
+                    path = f"{place_of(said, source)}: {call.path}.model"
+                    versions[wanted] = self._resolved(wanted, names[wanted], path, progress.deadline)
         spared = (*spared, *versions.values())
         with self._in_turn(versions.values(), progress):
             return self._held(owner, names, versions, spared, progress)
@@ -95,7 +96,7 @@ class Assembly:
         except (ModelNotFound, VersionNotFound) as error:
             raise ModelNotLoadable(f"{path} is {what}; expected a model of this repository: {error.message}") from error
         except ServingError as error:
-            raise located(error, f"step {shown(step)}") from error
+            raise located(error, step) from error
         if backends.is_pipeline(version.version.paths, said):
             raise ModelNotLoadable(f"{path} is {what}, a pipeline; expected a model that is not a pipeline")
         return version
@@ -132,7 +133,7 @@ class Assembly:
             try:
                 versions[wanted], parts.held[wanted] = self._brought_in(wanted, spared, progress.deadline)
             except ServingError as error:
-                return located(error, f"step {shown(names[wanted])}")
+                return located(error, names[wanted])
             return None
 
         absent = [wanted for wanted, version in versions.items() if version.loaded is None]

@@ -128,13 +128,13 @@ def test_statistics_count_the_steps(models: Registry) -> None:
 
 
 REFUSED = [
-    ([STEP | {"model": "nobody"}, NEXT], "steps[0].model is 'nobody'; expected a model of this repository: there is n"),
-    ([STEP | {"version": 7}, NEXT], "steps[0].model is 'm' version 7; expected a model of this repository: model 'm'"),
-    ([STEP | {"model": "../m"}, NEXT], "steps[0].model is '../m'; expected a model of this repository"),
-    ([STEP, NEXT | {"model": "p"}], "steps[1].model is 'p', a pipeline; expected a model that is not a pipeline"),
-    ([STEP, NEXT | {"model": "q"}], "steps[1].model is 'q', a pipeline; expected a model that is not a pipeline"),
-    ([STEP, NEXT | {"model": "broken"}], "step 'second': model 'broken' version 1 cannot be loaded: model.onnx"),
-    ([STEP, NEXT | {"model": "empty"}], "step 'second': model 'empty' has no version"),
+    ([STEP | {"model": "nobody"}, NEXT], "pipeline.json of model 'p' version 1: steps[0].model is 'nobody'; expected a model of this repository: there is n"),
+    ([STEP | {"version": 7}, NEXT], "pipeline.json of model 'p' version 1: steps[0].model is 'm' version 7; expected a model of this repository: model 'm'"),
+    ([STEP | {"model": "../m"}, NEXT], "pipeline.json of model 'p' version 1: steps[0].model is '../m'; expected a model of this repository"),
+    ([STEP, NEXT | {"model": "p"}], "pipeline.json of model 'p' version 1: steps[1].model is 'p', a pipeline; expected a model that is not a pipeline"),
+    ([STEP, NEXT | {"model": "q"}], "pipeline.json of model 'p' version 1: steps[1].model is 'q', a pipeline; expected a model that is not a pipeline"),
+    ([STEP, NEXT | {"model": "broken"}], "step 'second' of model 'p': model 'broken' version 1 cannot be loaded: model.onnx"),
+    ([STEP, NEXT | {"model": "empty"}], "step 'second' of model 'p': model 'empty' has no version"),
     ([STEP, NEXT | {"inputs": {"z": "h"}}], "steps[1].inputs.z is 'h'; expected no such key; model 'n' has x"),
 ]  # fmt: skip
 
@@ -371,7 +371,7 @@ def test_what_can_never_fit_is_said_at_once(root: Path, tight: Any) -> None:
     more = [NEXT | {"name": name, "model": name, "outputs": {"y": name}} for name in ("m2", "n2")]
     publish(root, {"steps": [STEP, NEXT, *more]})
     models = tight()
-    with pytest.raises(ModelNotLoadable, match=r"step '\w+': model '\w+' version 1 needs 6\d MB; at most \d+ MB fit"):
+    with pytest.raises(ModelNotLoadable, match=r"step '\w+' of model 'p': model '\w+' version 1 needs 6\d MB; at most \d+ MB fit"):
         ask(models, 2.0)
 
 
@@ -413,7 +413,7 @@ def test_a_load_that_runs_out_of_time_goes_on_with_the_next_request(
         obtain(ref, *rest, **named)
 
     monkeypatch.setattr(models._rollout, "obtain", slow)
-    with pytest.raises(StillLoading, match="^step 'second': model 'n' is 1 of 2 MB loaded: try again"):
+    with pytest.raises(StillLoading, match="^step 'second' of model 'p': model 'n' is 1 of 2 MB loaded: try again"):
         ask(models, 2.0)
     late = False
     assert ask(models, 2.0) == [5.0]
