@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from core.deadline import NEVER, Deadline
-from core.errors import ServingError, StillLoading
+from core.errors import ModelNotLoadable, ServingError, StillLoading
 from core.operations import ModelRef
 from core.ports import Context
 from core.records import NamedTuple
@@ -111,13 +111,18 @@ class Rollout:
             raise
 
     def _has_moved(self, ref: ModelRef, version: ServedVersion, gone: Gone, load: Load) -> bool:
-        """Decides whether another version answers by now: a push may remove an old one between a look and a load."""
+        """Decides whether another version answers by now: a push may remove an old one between a look and a load.
+
+        Raises ModelNotLoadable if the model's settings hide what there is now.
+        """
         if version.listing.partial:  # without a look, a client can have invented the version
             self._catalog.discard(version, gone)
             return False
         try:
             self._catalog.look_afresh(version.name, load.deadline)
             return stable(self._catalog.resolve(ref, load.deadline)) is not version
+        except ModelNotLoadable as error:
+            raise error from gone
         except ServingError:
             return False
 

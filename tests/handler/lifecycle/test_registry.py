@@ -241,6 +241,20 @@ def test_a_version_that_goes_while_it_is_being_loaded_is_an_error(root: Path) ->
         get(models)
 
 
+def test_settings_that_hide_the_newer_versions_are_the_reason(root: Path) -> None:
+    """The version that was known has gone, and that is not what has to be mended."""
+    models = registry(root)
+    get(models)
+    models.unload("m", PATIENT)
+    (root / "m" / "1").rename(root / "m" / "2")
+    (root / "m" / "model-settings.json").write_text('{"timeout": "x"}')
+    for _ in range(2):
+        with pytest.raises(ModelNotLoadable, match="model-settings.json of model 'm': timeout is 'x'"):
+            get(models)
+    (root / "m" / "model-settings.json").unlink()
+    assert get(models).spec.version == "2"
+
+
 def test_the_server_tells_its_name_and_its_packages_version(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The version is 0 in a tree that was never installed."""
     models = registry(root, NAME="mine")
