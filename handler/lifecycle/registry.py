@@ -206,9 +206,12 @@ class Registry:
                 # A model's own look waits for its load; a look for a name that possibly does not exist does not.
                 looks = self._flights if ref.dashed and self._repository.admits(ref.name, None) else self._looks
                 looks.run(ref, ref.name, partial(self._rollout.find, ref), context, final=False)
-            elif version is None or loaded is None:
-                key, name = (ref, ref.name) if version is None else (version, version.name)
-                self._flights.run(key, name, partial(self._rollout.obtain, ref, drawn), context, final=False)
+            elif version is None:
+                self._flights.run(ref, ref.name, partial(self._rollout.obtain, ref, drawn), context, final=False)
+                renewed = True
+            elif loaded is None:
+                bring = partial(self._rollout.obtain_again, ref, drawn)
+                self._flights.run(version, version.name, bring, context, final=False)
                 renewed = True
             elif renewed or time.monotonic() < version.due:
                 return loaded

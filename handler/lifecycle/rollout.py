@@ -15,7 +15,14 @@ from contextlib import suppress
 from functools import partial
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelNotLoadable, ServingError, StillLoading
+from core.errors import (
+    ModelNotFound,
+    ModelNotLoadable,
+    ServingError,
+    StillLoading,
+    UnknownLabel,
+    VersionNotFound,
+)
 from core.operations import ModelRef
 from core.ports import Context
 from core.records import NamedTuple
@@ -98,6 +105,16 @@ class Rollout:
             self._advance(version.name, load)  # it was not known before
             target = self._catalog.resolve(ref, load.deadline)
         self._publish(version.name, ref, target)
+
+    def obtain_again(self, ref: ModelRef, drawn: float, load: Load) -> None:
+        """Loads a version that serves. Requests of other references wait for the same load.
+
+        If the reference has lost its meaning, they do not get that error: the next try of each finds its own.
+        """
+        try:
+            self.obtain(ref, drawn, load)
+        except (ModelNotFound, UnknownLabel, VersionNotFound):
+            self._catalog.withdraw(ref)
 
     def _tried(self, ref: ModelRef, version: ServedVersion, load: Load, spared: Sequence[ServedVersion]) -> None:
         """Loads a version. Drops a reference that a client has made up: there may be any number of them."""

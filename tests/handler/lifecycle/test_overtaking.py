@@ -1,5 +1,6 @@
 """handler.lifecycle.rollout: looks and loads of one model that overtake each other."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,13 +9,13 @@ from typing import Any
 import pytest
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelUnavailable, VersionNotFound
+from core.errors import ModelNotFound, ModelUnavailable, UnknownLabel, VersionNotFound
 from core.operations import ModelRef, State
-from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.single_flight import Pending, settled
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import REASONS, ServedVersion, Status
 from handler.stores.progress import Progress
-from tests.handler.lifecycle.samples import PATIENT, POLL, Clock, M, add, registry, say, served, states
+from tests.handler.lifecycle.samples import EVERY, PATIENT, POLL, STABLE, Clock, M, add, registry, say, served, states
 
 
 def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,3 +172,56 @@ def test_a_request_gets_what_another_look_has_found_while_its_model_was_loaded(
     monkeypatch.setattr(models._rollout, "_load", late)
     assert served(models) == "2"
     assert states(models) == {"1": ("READY", ""), "2": ("READY", "")}
+
+
+@pytest.mark.parametrize("moved", ["label", "version"])
+def test_requests_that_wait_for_one_load_get_the_errors_of_their_own_references(root: Path, moved: str) -> None:
+    """A label and a version that go with the look before the load are errors of the requests that name them alone."""
+    add(root, "m", "2")
+    say(root, **EVERY, version_labels={"stable": 2})
+    with ThreadPoolExecutor(2) as executor:
+        models = registry(root, executor)
+        lost, together = STABLE if moved == "label" else ModelRef("m", "2"), list[Pending]()
+
+        def waits(ref: ModelRef) -> Pending:
+            with pytest.raises(Pending) as pending:
+                models.use(ref, PATIENT)
+            return pending.value
+
+        def meet() -> None:
+            together.extend((waits(lost), waits(M)))
+
+        for ref in (M, STABLE, ModelRef("m", "2")):
+            settled(lambda ref=ref: models.use(ref, PATIENT), NEVER).__exit__()  # type: ignore[misc] # bound now
+        (_, version) = models.known()
+        assert version.evict()
+        if moved == "version":
+            shutil.rmtree(root / "m" / "2")
+        say(root, **EVERY)
+        version.look_again(0.0)
+        assert models._flights.run_if_idle("m", meet)
+        assert together[0].load is together[1].load
+        assert together[1].future.result(10) is None
+        kept = settled(lambda: models.use(M, PATIENT), NEVER)
+        assert kept.model.spec.version == ("2" if moved == "label" else "1")
+        with pytest.raises((UnknownLabel, VersionNotFound)):
+            settled(lambda: models.use(lost, PATIENT), NEVER)
+        models.close()
+
+
+def test_references_to_a_model_that_has_gone_with_its_memory_end(root: Path) -> None:
+    """Each request finds that out by itself, with and without threads for loads."""
+    for executor in (None, ThreadPoolExecutor(1)):
+        add(root, "m", "1")
+        models = registry(root, executor)
+        settled(lambda: models.use(M, PATIENT), NEVER).__exit__()  # noqa: B023 - called at once
+        (version,) = models.known()
+        assert version.evict()
+        shutil.rmtree(root / "m")
+        version.look_again(0.0)
+        for ref in (M, ModelRef("m", "1"), M):
+            with pytest.raises((ModelNotFound, ModelUnavailable)):
+                settled(lambda ref=ref: models.use(ref, PATIENT), NEVER)  # type: ignore[misc] # noqa: B023 - the same
+        models.close()
+        if executor is not None:
+            executor.shutdown()
