@@ -26,10 +26,11 @@ a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from inspect import isgeneratorfunction, signature, unwrap
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
 from types import ModuleType
 from typing import Any, Final
 from weakref import finalize
@@ -46,6 +47,19 @@ from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
+
+
+def _take_signals() -> None:
+    """Lets signals end a process that a model has forked: the server's handlers would only note them.
+
+    multiprocessing ends the processes of a pool by SIGTERM, and waits for them.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_take_signals)
 _END: Final = object()
 """Marks the end of a generator. A model cannot yield it."""
 
@@ -86,6 +100,8 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
 
 def _check_arguments(name: str, predict: Callable[..., Any]) -> None:
     """Raises ModelNotLoadable for a predict that cannot be called with inputs and parameters."""
+    if iscoroutinefunction(unwrap(predict)) or isasyncgenfunction(unwrap(predict)):
+        raise ModelNotLoadable(f"model {name!r}: predict is async; expected a plain function, which runs in a thread")
     try:
         signature(predict).bind({}, {})
     except TypeError as error:

@@ -26,6 +26,19 @@ def predict(inputs, parameters):
         sys.exit(3)
     return {"y": [os.waitpid(child, 0)[0] == child]}
 """
+STOPS = """
+import os, signal, time
+def predict(inputs, parameters):
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writes, b"x")
+        time.sleep(20)
+        os._exit(1)
+    os.read(reads, 1)
+    os.kill(child, signal.SIGTERM)
+    return {"y": [os.waitpid(child, 0)[1]]}
+"""
 RUNS = """
 import sys
 from pathlib import Path
@@ -100,6 +113,22 @@ def test_a_process_that_a_model_has_forked_does_not_serve(tmp_path: Path) -> Non
     command = [sys.executable, "-W", "ignore", "-c", RUNS, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout.splitlines()) == (0, ["[True]"])
+
+
+def test_a_process_that_a_model_has_forked_ends_by_a_signal(tmp_path: Path) -> None:
+    """The server's handler would only note it, and a pool of multiprocessing would wait for its processes for ever."""
+    (tmp_path / "model.py").write_text(STOPS)
+    ignores = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
+    command = [sys.executable, "-W", "ignore", "-c", ignores + RUNS, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout.splitlines()) == (0, ["[15]"])
+
+
+@pytest.mark.parametrize("body", ["return {'y': [1]}", "yield {'y': [1]}"])
+def test_an_async_predict_is_refused_at_its_load(tmp_path: Path, body: str) -> None:
+    """Each of its answers would be a coroutine that nobody awaits."""
+    with pytest.raises(ModelNotLoadable, match="^model 'm': predict is async; expected a plain function"):
+        load(tmp_path, f"async def predict(inputs, parameters):\n {body}\n")
 
 
 def test_a_stream_that_does_not_end_well_is_the_models_failure(tmp_path: Path) -> None:
