@@ -13,6 +13,7 @@ from typing import Final
 from core.deadline import NEVER
 from core.errors import ServingError, StillLoading
 from core.ports import Model
+from core.records import NamedTuple
 from handler import backends
 from handler.backends import Loader, Source
 from handler.lifecycle.attempts import attempt
@@ -73,16 +74,20 @@ class Loading:
             backends.prepare(files.paths)  # a runtime's own memory does not count as the first model's
             self._budget.check(Claim(version, footprint(files), spared))  # before files are fetched for nothing
         folder = self._repository.fetch(listing, files, progress)
+        before = _stamp(folder, files)
         try:
-            return self._loaded(version, folder, loader, progress, spared)
+            loaded = self._loaded(version, folder, loader, progress, spared)
         except (ServingError, OSError) as error:
             if isinstance(error, StillLoading):
                 raise
-            if _is_there(folder, files):
+            if before is not None and not _is_replaced(before, _stamp(folder, files)):
                 self._repository.doubt(folder)
                 raise
-            gone = f"version {files.number} of model {version.name!r} was removed during its load"
-            raise Gone(gone) from error
+            raise _gone(version) from error
+        after = _stamp(folder, files)
+        if before is not None and after is not None and _is_replaced(before, after):
+            raise _gone(version)
+        return loaded  # also if a file has gone: code may remove its own
 
     def _loaded(
         self,
@@ -187,9 +192,33 @@ class Loading:
         return model
 
 
-def _is_there(folder: Folder, version: Version) -> bool:
-    """Decides whether a version's files still are where they were fetched: a directory's are used in place."""
-    return all((folder.path / file.path.partition("/")[2]).exists() for file in version.files)
+class Stamp(NamedTuple):
+    """Which folder a version has, and the size and time of each of its files."""
+
+    folder: tuple[int, int]
+    files: Sequence[tuple[int, int]]
+
+
+def _stamp(folder: Folder, version: Version) -> Stamp | None:
+    """Returns the stamp of a version's folder, None if a file is not there: a directory's files are used in place."""
+    try:
+        own = folder.path.stat()
+        found = [(folder.path / file.path.partition("/")[2]).stat() for file in version.files]
+    except OSError:
+        return None
+    return Stamp((own.st_dev, own.st_ino), [(each.st_size, each.st_mtime_ns) for each in found])
+
+
+def _is_replaced(before: Stamp, after: Stamp | None) -> bool:
+    """Decides whether a load can have read files of two versions.
+
+    A mounted bucket may number a folder anew at any time, and a model may write into its own files.
+    """
+    return after is None or (before.folder != after.folder and before.files != after.files)
+
+
+def _gone(version: ServedVersion) -> Gone:
+    return Gone(f"version {version.version.number} of model {version.name!r} was removed or replaced during its load")
 
 
 def footprint(version: Version, folder: Path | None = None) -> Footprint:
