@@ -21,6 +21,7 @@ from core.errors import (
     shown,
 )
 from core.operations import ModelRef
+from core.records import NamedTuple
 from handler import backends
 from handler.backends import Source
 from handler.lifecycle.catalog import Catalog
@@ -42,6 +43,24 @@ TRIES: Final = 3
 
 Obtain = Callable[[ModelRef, Load, Sequence[ServedVersion]], None]
 """Loads what a reference means. The versions stay in memory meanwhile."""
+
+
+class CallPlace(NamedTuple):
+    """Where a pipeline calls a model. `step`: names the step; `model`: its key, with the model."""
+
+    step: str
+    model: str
+
+    def of(self, error: ServingError) -> ServingError:
+        """Returns the error of that model as one of the pipeline, which is there."""
+        if isinstance(error, ModelNotFound | VersionNotFound):
+            return ModelNotLoadable(f"{self.model}; expected a model of this repository: {error.message}")
+        return located(error, self.step)
+
+
+def _said(wanted: Wanted) -> str:
+    name, number = wanted
+    return shown(name) if number is None else f"{shown(name)} version {number}"
 
 
 class Assembly:
@@ -72,33 +91,31 @@ class Assembly:
 
         said = said_of(source)
         versions: dict[Wanted, ServedVersion] = {}
-        names: dict[Wanted, str] = {}
+        places: dict[Wanted, CallPlace] = {}
         for step in said.steps:
             for call in step.calls:
                 if call.function is not None:
                     continue
                 wanted = call.model, call.version
-                names.setdefault(wanted, f"step {shown(step.name)} of model {shown(source.name)}")
                 if wanted not in versions:
-                    path = f"{place_of(said, source)}: {call.path}.model"
-                    versions[wanted] = self._resolved(wanted, names[wanted], path, progress.deadline)
+                    step_of = f"step {shown(step.name)} of model {shown(source.name)}"
+                    places[wanted] = CallPlace(
+                        step_of, f"{place_of(said, source)}: {call.path}.model is {_said(wanted)}"
+                    )
+                    versions[wanted] = self._resolved(wanted, places[wanted], progress.deadline)
         spared = (*spared, *versions.values())
         with self._in_turn(versions.values(), progress):
-            return self._held(owner, names, versions, spared, progress)
+            return self._held(owner, places, versions, spared, progress)
 
-    def _resolved(self, wanted: Wanted, step: str, path: str, deadline: Deadline) -> ServedVersion:
+    def _resolved(self, wanted: Wanted, place: CallPlace, deadline: Deadline) -> ServedVersion:
         """Raises ModelNotLoadable for a model that is not there, or that is a pipeline itself."""
-        name, number = wanted
-        what = shown(name) if number is None else f"{shown(name)} version {number}"
         try:
             version = stable(self._catalog.resolve(ref_of(wanted), deadline))
             said = self._repository.settings(version.listing, version.version, deadline)
-        except (ModelNotFound, VersionNotFound) as error:
-            raise ModelNotLoadable(f"{path} is {what}; expected a model of this repository: {error.message}") from error
         except ServingError as error:
-            raise located(error, step) from error
+            raise place.of(error) from error
         if backends.is_pipeline(version.version.paths, said):
-            raise ModelNotLoadable(f"{path} is {what}, a pipeline; expected a model that is not a pipeline")
+            raise ModelNotLoadable(f"{place.model}, a pipeline; expected a model that is not a pipeline")
         return version
 
     @contextmanager
@@ -121,7 +138,7 @@ class Assembly:
     def _held(
         self,
         owner: ServedVersion,
-        names: dict[Wanted, str],
+        places: dict[Wanted, CallPlace],
         versions: dict[Wanted, ServedVersion],
         spared: Sequence[ServedVersion],
         progress: Progress,
@@ -133,7 +150,7 @@ class Assembly:
             try:
                 versions[wanted], parts.held[wanted] = self._brought_in(wanted, spared, progress.deadline)
             except ServingError as error:
-                return located(error, names[wanted])
+                return places[wanted].of(error)
             return None
 
         absent = [wanted for wanted, version in versions.items() if version.loaded is None]
