@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from handler.commands.meter import Meter
-from handler.commands.publish.files import CHUNK, LocalFile, local_file
+from handler.commands.publish.files import CHUNK, LocalFile, local_file, stamp
 from handler.commands.publish.versions import PushJob
+from handler.commands.refused import Refused
 from handler.commands.staging import NEW, appear, has_files, of_number, staged, sync
 from handler.settings.model import FILE
 
@@ -31,12 +32,26 @@ def publish(repository: Path, job: PushJob, meter: Meter) -> None:
 
 
 def _copy(file: LocalFile, target: Path, meter: Meter) -> None:
-    """Copies a file to the disk: after a power failure, a version that is there has its content."""
+    """Copies a file to the disk: after a power failure, a version that is there has its content.
+
+    Raises Refused for a file that cannot be read, or that somebody writes meanwhile.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
+    before = _stamp(file)
     with file.source.open("rb") as source, target.open("xb") as copy:
         while chunk := source.read(CHUNK):
             copy.write(chunk)
             meter.add(len(chunk))
         copy.flush()
         os.fsync(copy.fileno())
+    if before != _stamp(file) or before[0] != file.size:
+        raise Refused(f"{file.source} has changed while it was copied: push it again")
     sync(target.parent)
+
+
+def _stamp(file: LocalFile) -> tuple[int, int]:
+    """Returns what changes with the file. Raises Refused: it is not the repository that cannot be written."""
+    try:
+        return stamp(file.source)
+    except OSError as error:
+        raise Refused(f"{file.source} cannot be read: {error.strerror}") from None

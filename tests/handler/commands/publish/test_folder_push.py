@@ -143,6 +143,43 @@ def test_of_two_at_the_same_time_the_second_is_refused(
     assert list(target.parent.glob(".*")) == []
 
 
+@pytest.mark.parametrize(
+    ("moment", "change"),
+    [("before", "grows"), ("before", "goes"), ("during", "shrinks"), ("during", "goes"), ("during", "is another")],
+)
+def test_a_file_that_changes_while_it_is_copied_is_refused(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, change: str
+) -> None:
+    """A training script may still write it, and the version would be torn."""
+    source, target = adds(1, tmp_path / "m"), tmp_path / "r" / "m"
+    copy, sync = folder_module._copy, folder_module.os.fsync
+
+    def changed() -> None:
+        if change == "goes":
+            source.unlink()
+        elif change == "is another":
+            source.write_bytes(b"x" * source.stat().st_size)
+            os.utime(source, (0, 0))
+        else:
+            os.truncate(source, source.stat().st_size + (1 if change == "grows" else -1))
+
+    def before(*arguments: Any) -> None:
+        changed()
+        copy(*arguments)
+
+    def during(file: int) -> None:
+        changed()
+        sync(file)
+
+    patched, call = (folder_module, before) if moment == "before" else (folder_module.os, during)
+    monkeypatch.setattr(patched, "_copy" if moment == "before" else "fsync", call)
+    code, _, err = run("push", source, target)
+    monkeypatch.undo()
+    said = "cannot be read: No such file" if change == "goes" else "has changed while it was copied: push it again"
+    assert (code, err.startswith(f"dragoman: {source} {said}")) == (1, True), err
+    assert below(target.parent) == []
+
+
 def test_a_models_settings_come_after_the_last_version_that_they_may_name(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
