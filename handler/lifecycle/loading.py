@@ -35,9 +35,38 @@ WEIGHTS: Final = (".onnx", ".onnx.data", ".onnx_data")
 """The ends of the names of ONNX models, and of the usual names of their weights' files."""
 SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
+AT_ONCE: Final = 4
+"""Models fetched and loaded at the same time; each waits mostly for the network. Those that wait for memory, or for the
+models of a pipeline's steps, do not count: what fits would wait for them."""
 TOKENIZERS: Final = (4, 20)
 """The bytes that a tokenizer takes for each of its file, for good and while it is read: of pairs 4 and 12, of words 14
 and 15, of a unigram model 19 and 20."""
+
+
+class LoadSlot:
+    """A load's part in AT_ONCE, from its beginning until it is given back."""
+
+    __slots__ = ("_free", "_is_held")
+
+    def __init__(self, free: threading.Semaphore) -> None:
+        free.acquire()
+        self._free = free
+        self._is_held = True
+
+    def give_back(self) -> None:
+        """Lets another load begin. A second call does nothing."""
+        if self._is_held:
+            self._is_held = False
+            self._free.release()
+
+
+class LoadTask(NamedTuple):
+    """What one load has to do, and with what. `spared`: versions that are not evicted for it."""
+
+    version: ServedVersion
+    progress: Progress
+    spared: Sequence[ServedVersion]
+    slot: LoadSlot
 
 
 class Loading:
@@ -50,23 +79,28 @@ class Loading:
         self._is_told = False
         self._steps = steps
         self._gate = MemoryGate() if budget is None else budget.gate
+        self._free = threading.Semaphore(AT_ONCE)
 
     def load(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
         """Returns the model in memory. `spared`: versions that are not evicted for it. Raises ServingError.
 
         Implements handler.lifecycle.versions.LoadVersion: the version itself keeps its state.
         """
+        slot = LoadSlot(self._free)
         begun = time.monotonic()
         try:
-            loaded = self._fetched(version, progress, spared)
+            loaded = self._fetched(LoadTask(version, progress, spared, slot))
         except Exception as error:
             LOADS.stopped(progress.fetched, failed=not isinstance(error, StillLoading))
             raise
+        finally:
+            slot.give_back()
         LOADS.succeeded(time.monotonic() - begun, progress.fetched)
         return loaded
 
-    def _fetched(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
+    def _fetched(self, task: LoadTask) -> Loaded:
         """Returns the model in memory, after its files were fetched."""
+        version, progress, spared, _ = task
         listing, files = version.listing, version.version
         said = self._repository.settings(listing, files, progress.deadline)
         loader = backends.choose(version.name, files.paths, said)
@@ -76,7 +110,7 @@ class Loading:
         folder = self._repository.fetch(listing, files, progress)
         before = _stamp(folder, files)
         try:
-            loaded = self._loaded(version, folder, loader, progress, spared)
+            loaded = self._loaded(task, folder, loader)
         except (ServingError, OSError) as error:
             if isinstance(error, StillLoading):
                 raise
@@ -89,15 +123,9 @@ class Loading:
             raise _gone(version)
         return loaded  # also if a file has gone: code may remove its own
 
-    def _loaded(
-        self,
-        version: ServedVersion,
-        folder: Folder,
-        loader: Loader,
-        progress: Progress,
-        spared: Sequence[ServedVersion],
-    ) -> Loaded:
+    def _loaded(self, task: LoadTask, folder: Folder, loader: Loader) -> Loaded:
         """Returns the model of a folder in memory. `loader`: of the listed files. Raises ServingError, OSError."""
+        version, progress, spared, slot = task
         listing, files = version.listing, version.version
         # A push can have replaced all of it since it was listed.
         said = self._repository.settings(listing, files, progress.deadline, folder)
@@ -110,6 +138,7 @@ class Loading:
         if said.note:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
+            slot.give_back()
             parts = self._steps.parts(version, source, progress, spared)
             try:
                 start = partial(self._start, loader, source._replace(parts=parts))
@@ -121,6 +150,7 @@ class Loading:
         make = partial(self._made, version, partial(self._start, loader, source), folder, progress, said.note)
         if self._budget is None:
             return make()
+        slot.give_back()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from core.deadline import within
+from core.deadline import NEVER, within
 from core.errors import ServerBusy
 from core.operations import ModelRef
 from handler import backends
-from handler.lifecycle import budget, memory
-from handler.lifecycle.single_flight import Background, Pending
+from handler.edge.dispatch.threads import Threads
+from handler.lifecycle import budget, loading, memory
+from handler.lifecycle.single_flight import Background, Pending, settled
 from handler.settings import Settings
+from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.memory.machine import (
     OWN,
     Machine,
@@ -25,7 +27,7 @@ from tests.handler.lifecycle.memory.machine import (
     use,
     use_measured,
 )
-from tests.handler.lifecycle.samples import PATIENT
+from tests.handler.lifecycle.samples import PATIENT, registry
 
 
 def test_what_is_in_use_stays_and_is_waited_for(five: Path) -> None:
@@ -168,3 +170,65 @@ def test_a_load_that_finds_memory_short_again_and_again_is_put_off(
         use(limited(five, OWN + 40), "a")
     assert machine.loaded == ["a"] * budget.TRIES
     assert machine.used == OWN
+
+
+def test_what_fits_does_not_wait_for_what_waits_for_memory(
+    five: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the number of models that wait. As many are fetched at the same time as before."""
+    monkeypatch.setattr(budget, "ROOM_SECONDS", 60.0)
+    monkeypatch.setattr("handler.lifecycle.registry.FRESH_SECONDS", 0.0)
+    add_mb(five, "tiny")
+    machine.sizes["tiny"] = 1
+    threads = Threads(Settings.from_env({}))
+    models = limited(five, OWN + 40, threads.loaders)
+    settled(lambda: models.use(ModelRef("a"), PATIENT), NEVER)  # stays in use
+    waiting = []
+    for name in "bcde":
+        measured(models, name, 30, 30)
+        with pytest.raises(Pending) as pending:
+            models.use(ModelRef(name), PATIENT)
+        waiting.append(pending.value.future)
+    while not all("memory" in version.reason for version in models.known() if version.name in "bcde"):
+        threading.Event().wait(0.01)
+    with settled(lambda: models.use(ModelRef("tiny"), PATIENT), within(50)) as tiny:
+        assert tiny.spec.name == "tiny"
+    assert not any(future.done() for future in waiting)
+    threads.close()
+    for version in models.known():
+        if version.name == "a" and version.loaded is not None:
+            version.loaded.__exit__()
+    for future in waiting:
+        future.exception(60)
+    models.close()
+
+
+def test_no_more_models_are_fetched_at_the_same_time_than_before(
+    five: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait for memory have threads of their own; the network and the disk do not have more to do."""
+    together, most, meet = [], [0], threading.Barrier(loading.AT_ONCE, timeout=60)
+    fetch = DirectoryStore.fetch
+
+    def counted(*given: Any) -> Any:
+        together.append(None)
+        most[0] = max(most[0], len(together))
+        meet.wait()
+        together.pop()
+        return fetch(*given)
+
+    monkeypatch.setattr(DirectoryStore, "fetch", counted)
+    for number in range(8):
+        add_mb(five, f"m{number}")
+        machine.sizes[f"m{number}"] = 0
+    threads = Threads(Settings.from_env({}))
+    models = registry(five, threads.loaders, MEMORY_LIMIT="0")
+    loads = []
+    for number in range(8):
+        with pytest.raises(Pending) as pending:
+            models.load(f"m{number}", PATIENT)
+        loads.append(pending.value.future)
+    assert [future.result(60) for future in loads] == [True] * 8
+    assert most[0] == loading.AT_ONCE
+    threads.close()
+    models.close()
