@@ -160,11 +160,16 @@ def _settle(future: Future[Any], outcome: Any, error: BaseException | None) -> N
         future.set_result(outcome) if error is None else future.set_exception(error)
 
 
-def limited(work: Callable[[], T], seconds: float | None, late: Callable[[], Exception]) -> T:
+def limited(
+    work: Callable[[], T],
+    seconds: float | None,
+    late: Callable[[], Exception],
+    left: Callable[[threading.Thread], object] = lambda _: None,
+) -> T:
     """Returns the result of work in a thread of its own, or raises what `late` returns after so many seconds.
 
     None: no limit, and no thread. The runtime's part of the work is ended then. Python code cannot be ended: its thread
-    goes on.
+    goes on, and `left` gets it.
     """
     if seconds is None:
         return work()
@@ -174,11 +179,13 @@ def limited(work: Callable[[], T], seconds: float | None, late: Callable[[], Exc
         CURRENT.run = run
         _do(work, future)
 
-    threading.Thread(target=do, name="dragoman-limited", daemon=True).start()
+    thread = threading.Thread(target=do, name="dragoman-limited", daemon=True)
+    thread.start()
     try:
         return future.result(seconds)
     except TimeoutError:
         if future.done():  # the work itself raised it, or ended just now
             return future.result()
         run.end(late)
+        left(thread)
         raise late() from None

@@ -1,7 +1,10 @@
 """Warm-up requests: a model answers them before it is ready, so that its first client does not pay their cost."""
 
 import math
+import os
+import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,19 +29,35 @@ OBJECT: Final = 64
 """Bytes of an element of BYTES: its place in the array, and itself."""
 
 
+_STUCK: Final[dict[tuple[Any, ...], threading.Thread]] = {}
+"""The threads of warm-ups that went on beyond their limit, by the content of the version."""
+
+
 def warm(model: Model, requests: Iterable[WarmUp], folder: Path, limit: float | None = None) -> None:
     """Sends the warm-up requests to a model. Raises ModelNotLoadable with the reason if one of them fails.
 
-    `limit`: the seconds that all of them may take together.
+    `limit`: the seconds that all of them may take together. Code that goes on after it keeps its thread and its model,
+    so it is not asked again before it has ended: each try after a pause would keep another one.
     """
-    spec, requests = model.spec, tuple(requests)
+    spec, requests, content = model.spec, tuple(requests), _content(folder)
     try:
         _check_size(requests, model, folder)
-        limited(lambda: _ask(requests, model, folder), limit, lambda: _late(limit))
+        if content in _STUCK and _STUCK[content].is_alive():
+            raise TimedOut("an earlier one exceeded the time limit of an inference, and still runs")
+        _STUCK.pop(content, None)
+        limited(
+            lambda: _ask(requests, model, folder), limit, lambda: _late(limit), partial(_STUCK.__setitem__, content)
+        )
     except ServingError as error:
         raise ModelNotLoadable(
             f"model {spec.name!r} version {spec.version} failed its warm-up: {error.message}"
         ) from error
+
+
+def _content(folder: Path) -> tuple[Any, ...]:
+    """Returns what changes with the files of a version: a mended one is asked at once."""
+    files = [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(folder) if entry.is_file()]
+    return str(folder), *sorted(files)
 
 
 def _check_size(requests: Iterable[WarmUp], model: Model, folder: Path) -> None:

@@ -1,6 +1,8 @@
 """handler.lifecycle.warming and warmup_settings: the requests that a model gets before it is ready."""
 
 import json
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,3 +137,39 @@ def test_what_is_wrong_in_the_settings_is_named_by_its_place(said: Any, message:
     """The refusal quotes the value."""
     with pytest.raises(Wrong, match=message):
         warmup_settings.parse(said)
+
+
+class Stuck(Model):
+    """A model that answers once the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__((spec("x", "FP32", 1),))
+        self.gate = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def predict(self, inputs: Mapping[str, Tensor], *rest: Any) -> list[Tensor]:
+        self.threads.append(threading.current_thread())
+        self.gate.wait(60)
+        return super().predict(inputs, *rest)
+
+
+def test_a_warm_up_that_still_runs_is_not_asked_again(tmp_path: Path) -> None:
+    """Each try would keep another thread and another model. A version with other files is another one."""
+    (tmp_path / "model.py").write_text("")
+    model = Stuck()
+    with pytest.raises(ModelNotLoadable, match="it took longer than 0.05 s"):
+        warm(model, [WarmUp()], tmp_path, 0.05)
+    with pytest.raises(ModelNotLoadable, match="an earlier one exceeded the time limit .*still runs"):
+        warm(model, [WarmUp()], tmp_path, 0.05)
+    assert len(model.threads) == 1
+    os.utime(tmp_path / "model.py", (0, 0))
+    mended = Model((spec("x", "FP32", 1),))
+    warm(mended, [WarmUp()], tmp_path, 60)
+    os.utime(tmp_path / "model.py", (1, 1))
+    with pytest.raises(ModelNotLoadable, match="it took longer"):
+        warm(model, [WarmUp()], tmp_path, 0.05)
+    model.gate.set()
+    for thread in model.threads:
+        thread.join(60)
+    warm(model, [WarmUp()], tmp_path, 60)
+    assert (len(mended.asked), len(model.asked)) == (1, 3)
