@@ -23,9 +23,9 @@ COPIES = {
 }
 
 
-def run(folder: Path, *words: str | Path, home: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a folder, with the code of another one."""
-    env = {**os.environ, "PYTHONPATH": str(home), "DRAGOMAN_ACCESS_LOG": ""}
+def run(folder: Path, *words: str | Path, home: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder, with the code of another one. `more`: variables."""
+    env = {**os.environ, "PYTHONPATH": str(home), "DRAGOMAN_ACCESS_LOG": "", **more}
     return subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
@@ -40,12 +40,8 @@ def test_a_copy_in_the_package_is_fresh(copy: str, original: str) -> None:
 
 
 def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
-    """`make test` and CI see a sound example, a model that cannot be loaded, and a request that is refused.
-
-    A hidden folder, which editors and notebooks make, is not a model.
-    """
+    """`make test` and CI see a sound example, a model that cannot be loaded, and a request that is refused."""
     assert cli.main(["init", str(tmp_path)]) == 0
-    (tmp_path / "models" / ".ipynb_checkpoints").mkdir()
     done = run(tmp_path, "check.py")
     assert (done.returncode, done.stdout) == (0, "iris: ok\n"), done.stderr
     request = tmp_path / "requests" / "iris.json"
@@ -58,6 +54,38 @@ def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
     assert iris.startswith("iris: 400 ")
     assert "'x'" in iris
     assert more.startswith("more: 503 ")
+
+
+def test_the_program_checks_the_folders_that_the_server_takes_for_models(tmp_path: Path) -> None:
+    """Editors, notebooks and file systems make folders, too; and a model's name may have other than ASCII's letters."""
+    assert cli.main(["init", str(tmp_path)]) == 0
+    models = tmp_path / "models"
+    for name in (".ipynb_checkpoints", "__pycache__", "lost+found"):
+        (models / name).mkdir()
+    shutil.copytree(models / "iris" / "1", models / "fleur bleuâtre" / "1")
+    done = run(tmp_path, "check.py", PYTHONUTF8="1")
+    assert (done.returncode, done.stdout) == (0, "fleur bleuâtre: ok\niris: ok\n"), done.stderr
+
+
+def test_the_program_reaches_its_server_whatever_the_settings_are(tmp_path: Path) -> None:
+    """Keys, control and the address in dragoman.toml are for the real server, and a proxy for the world outside."""
+    assert cli.main(["init", str(tmp_path)]) == 0
+    with (tmp_path / "dragoman.toml").open("a") as settings:
+        settings.write('auth = "keys"\nkeys_file = "keys.txt"\ncontrol = "off"\nhost = "::1"\n')
+    nobody = "http://127.0.0.1:9"
+    done = run(tmp_path, "check.py", http_proxy=nobody, HTTP_PROXY=nobody, no_proxy="", NO_PROXY="")
+    assert (done.returncode, done.stdout) == (0, "iris: ok\n"), done.stderr
+
+
+def test_the_program_names_the_model_whose_request_cannot_be_sent(tmp_path: Path) -> None:
+    """A traceback would hide the other models."""
+    assert cli.main(["init", str(tmp_path)]) == 0
+    shutil.copytree(tmp_path / "models" / "iris" / "1", tmp_path / "models" / "more" / "1")
+    (tmp_path / "requests" / "iris.json").write_text("{")
+    done = run(tmp_path, "check.py")
+    iris, more = done.stdout.splitlines()
+    assert (done.returncode, more) == (1, "more: ok"), done.stderr
+    assert iris.startswith("iris: Expecting property name")
 
 
 def test_make_install_makes_an_environment_and_the_other_commands_use_it(tmp_path: Path) -> None:
