@@ -451,6 +451,15 @@ def test_a_closed_stdout_and_a_folder_that_is_gone_are_no_tracebacks(tmp_path: P
         assert re.fullmatch(told, done.stderr)
 
 
+def test_the_worker_that_says_where_the_server_is_ends_with_a_line_too() -> None:
+    """It is a process of its own, and left a traceback."""
+    words = ["serve", "--workers", "2", "--port", str(free_port())]
+    with Path("/dev/full").open("wb") as full:
+        done = printed(*words, stdout=full)
+    assert done.returncode == 1
+    assert re.fullmatch(rb"dragoman: .*No space left on device\n", done.stderr)
+
+
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_command_works_without_its_streams(tmp_path: Path, closed: str) -> None:
     """A progress bar asked the stream that was not there whether it is a terminal, and nothing was pushed."""
@@ -475,3 +484,9 @@ def test_a_name_that_the_terminals_encoding_does_not_have_is_escaped(tmp_path: P
     assert b"\\ud83d\\ude00 " in printed("list", str(tmp_path), env=env).stdout
     found = json.loads(printed("list", str(tmp_path), "--json", env=env).stdout)
     assert [each["model"] for each in found] == ["tür", "\U0001f600"]
+    words = ["serve", "--workers", "2", "--repository", str(tmp_path), "--port", str(free_port())]
+    command = [sys.executable, "-m", "dragoman", *words]
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        assert rb": t\u00fcr, \ud83d\ude00" in server.stdout.readline()
+        server.terminate()

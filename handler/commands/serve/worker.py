@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import uvicorn
 
-from core.errors import escaped
 from handler import asgi
+from handler.commands import entry, output
 from handler.commands.serve import server, welcome
 from handler.edge.peers.joining import join
 from handler.edge.peers.models import SharedModels
@@ -34,8 +34,6 @@ from handler.settings import InvalidSettings, Settings
 LAST_SECONDS: Final = 30.0
 """A worker whose supervisor has gone ends within this time, whatever it works on."""
 LISTENS: Final = b"1"
-WRONG: Final = 2
-"""The exit code of every command with wrong settings."""
 
 
 class AnnouncedServer(uvicorn.Server):
@@ -102,11 +100,11 @@ def main(text: str) -> int:
     with open(os.devnull) as nothing:  # noqa: PTH123 - a device
         os.dup2(nothing.fileno(), 0)
     threading.Thread(target=_watch, args=(supervisor, role["folder"]), name="dragoman-end", daemon=True).start()
+    output.prepare()
     try:
-        return serve(role, supervisor)
-    except InvalidSettings as error:
-        print(f"dragoman: {escaped(str(error))}", file=sys.stderr, flush=True)  # noqa: T201 - as every command's
-        return WRONG
+        return entry.run(partial(serve, role, supervisor))
+    except OSError as error:
+        return entry.fail(error)
 
 
 if __name__ == "__main__":
