@@ -80,7 +80,7 @@ def _is_value(cell: str) -> bool:
         float(cell or "nan")
     except ValueError:
         return cell.lower() in BOOLEANS or cell.lower() in MISSING
-    return True
+    return has_plain_digits(cell)
 
 
 def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | None:

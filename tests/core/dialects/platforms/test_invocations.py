@@ -114,6 +114,7 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (CSV, "1,2", INTS, {"x": [[1, 2]]}),
     (CSV, "+1.,.5\n,nan", MATRIX, {"x": [[1, 0.5], [float("nan")] * 2]}),
     (CSV, "-inf,Infinity", MATRIX, {"x": [[float("-inf"), float("inf")]]}),
+    (CSV, "2020_01,2020_02\n1,2", MATRIX, {"x": [[1, 2]]}),
     (CSV, "height,width\n1,2", ORDERED, {"x": [[2, 1]]}),
     (CSV, "height,width\n1,\n\n", ORDERED, {"x": [[float("nan"), 1]]}),
     (CSV + "; header=present", "1,2\n3,4", MATRIX, {"x": [[3, 4]]}),

@@ -113,6 +113,7 @@ def test_many_records_are_read_as_each_by_itself(of: BatchTerms, line: str, head
     (MATRIX, "id,0,1,2", True), (terms(x="BYTES"), "id,text", True),
     (MATRIX, "a,b,c", True), (MATRIX, "x", True), (MATRIX, "1,2,3", False), (MATRIX, "1,,3", False),
     (MATRIX, "a,,c", False), (MATRIX, "NA,b,c", False), (MATRIX, "nan,b,c", False), (MATRIX, "1,x,3", True),
+    (MATRIX, "2020_01,2020_02,3", False), (MATRIX, "1_0,2_0,3_0", True),
     (TWO, "id,a,b", True), (TWO, "p,q", True), (UNKNOWN, "p,q", True), (UNKNOWN, "1,q", False),
     (terms(x="BYTES"), "hello", False), (terms(x="BYTES"), "x", True), (terms(x="BYTES"), "id,x", True),
     (terms(a="BYTES", b="FP32"), "p,q", False), (terms(a="BYTES", b="FP32"), " b , q ", True),
