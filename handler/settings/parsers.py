@@ -43,23 +43,31 @@ def algorithms(value: str) -> frozenset[str]:
 
 
 def positive(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 2**63:
+    if not is_decimal(value, 19, 0) or not 0 < int(value) < 2**63:
         raise ValueError("a whole number above 0")
     return int(value)
 
 
 MOST_WORKERS: Final = 256
+MOST_THREADS: Final = 1024
+"""The start of the server makes all of them, and says nothing meanwhile: for half a minute if they are 20,000."""
 
 
 def workers(value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,3}", value) or not 0 < int(value) <= MOST_WORKERS:
+    if not is_decimal(value, 3, 0) or not 0 < int(value) <= MOST_WORKERS:
         raise ValueError(f"a whole number from 1 to {MOST_WORKERS}")
+    return int(value)
+
+
+def threads(value: str) -> int:
+    if positive(value) > MOST_THREADS:
+        raise ValueError(f"a whole number above 0, at most {MOST_THREADS}")
     return int(value)
 
 
 def seconds(value: str) -> float:
     try:
-        number = float(value)
+        number = 0.0 if "_" in value else float(value)
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):

@@ -48,6 +48,10 @@ def test_a_variable_sets_its_setting(variable: str, text: str, field: str, value
 @pytest.mark.parametrize(("variable", "text", "expected"), [
     ("DRAGOMAN_ALLOW_CODE", "maybe", "true or false"),
     ("DRAGOMAN_THREADS", "0", "a whole number above 0"),
+    ("DRAGOMAN_THREADS", "1025", "a whole number above 0, at most 1024"),
+    ("DRAGOMAN_THREADS", "1_0", "a whole number above 0"),
+    ("DRAGOMAN_THREADS", "\N{ARABIC-INDIC DIGIT FOUR}", "a whole number above 0"),
+    ("DRAGOMAN_PATIENCE", "1_0", "seconds above 0"),
     ("DRAGOMAN_QUEUE", "-1", "a whole number above 0"),
     ("DRAGOMAN_MAX_BODY_BYTES", "64MB", "a whole number above 0"),
     ("DRAGOMAN_NON_FINITE", "string", "one of token, null, error"),
