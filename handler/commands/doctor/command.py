@@ -113,7 +113,7 @@ class Examination:
 
     def _files(self, settings: Settings, *, named: bool) -> tree.Tree | None:
         """Returns the repository's files, None if they cannot be listed. `named`: it is not the default."""
-        self._visit.examined.append(f"repository {LOGIN.sub('//', settings.repository)}")
+        self._visit.examined.append(f"repository {_public(settings.repository)}")
         scheme, separator, _ = settings.repository.partition("://")
         if scheme == "s3" and separator:
             found, files = bucket.examine(settings)
@@ -238,6 +238,12 @@ class Examination:
         self._visit.examined.append(f"artifact {where} ({built.size / artifact.MB:.0f} MB)")
         onnx = any(ONNX in version.paths for model in self._models for version in model.versions)
         self._visit.add(artifact.examine(built, where, properties, onnx=onnx))
+
+
+def _public(uri: str) -> str:
+    """Returns a repository's URI without credentials, and a URL without its query, which can be a signature."""
+    uri = LOGIN.sub("//", uri)
+    return re.split("[?#]", uri)[0] if uri.startswith(("http://", "https://")) else uri
 
 
 def _not_a_folder(path: Path) -> str:

@@ -459,6 +459,16 @@ def test_a_repository_in_another_store_is_examined(
     assert codes(bucket.of_store(asked._replace(repository="gs://"))[0]) == ["repository-uri"]
 
 
+@pytest.mark.parametrize("uri", ["https://u:s3cret@h.invalid/m", "https://h.invalid/m?sig=s3cret"])
+def test_a_report_has_no_secret_of_an_address(uri: str, setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """Reports go to logs of CI and to tickets."""
+    setup.repository = uri
+    found = doctor()
+    assert "repository https://h.invalid/m" in found.report["examined"]
+    assert [each["code"] for each in found.all] == ["repository-uri"]
+    assert "s3cret" not in json.dumps(found.report)
+
+
 def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command lists its models and files. It reported a folder that does not exist."""
 

@@ -168,16 +168,17 @@ def test_a_server_without_an_index_says_how_to_make_one(
     ("uri", "message"),
     [
         ("http://", "expected https://host/path, without a query"),
-        ("https://h/p?sig=s3cret", "expected https://host/path, without a query"),
+        ("https://h/p?sig=s3cret", "has a query or a fragment; expected https://host/path, without a query"),
+        ("https://h/p#s3cret", "has a query or a fragment; "),
         ("http://h:99999/p", "expected https://host/path, without a query"),
         ("https://user:s3cret@h/p", "holds credentials"),
     ],
 )
 def test_a_wrong_address_is_refused(uri: str, message: str, tmp_path: Path) -> None:
-    """A secret in it is not repeated to clients."""
+    """A secret in it is not repeated, to clients or in the log."""
     with pytest.raises(InvalidSettings, match=message) as refusal:
         WebStore(settings(uri, tmp_path))
-    assert "s3cret" not in refusal.value.public
+    assert "s3cret" not in refusal.value.public + str(refusal.value)
 
 
 def test_a_certificate_is_verified(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
