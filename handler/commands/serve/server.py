@@ -188,7 +188,7 @@ def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = Fa
             if shared:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` is for IPv4, too, as gRPC's
             made.bind(address)
             sockets.append(made)
     except OSError as error:

@@ -3,11 +3,15 @@
 import http.client
 import shutil
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from handler.cli import main
+from handler.commands.serve import server
 from tests.protocols.test_waiting import until
+from tests.support.ports import free_port
 from tests.support.publishing import publish
 from tests.support.server import HOST, ROOT, running
 
@@ -67,3 +71,13 @@ def test_sigterm_removes_the_folder_that_is_for_one_process(tmp_path: Path) -> N
         assert process.wait(60) == -signal.SIGTERM
     assert made() == []
     assert not list((tmp_path / "open").glob("dragoman-????????"))
+
+
+def test_the_address_for_all_of_ipv6_is_for_ipv4_too() -> None:
+    """The port of gRPC answered clients of IPv4 there, and that of HTTP did not."""
+    port = free_port()
+    with ExitStack() as bound:
+        [listening] = server.bind(bound, "--port", "::", port)
+        listening.listen()
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port)).close()
