@@ -106,13 +106,19 @@ def _access(settings: Settings, host: str) -> Iterator[Finding]:
         )
 
 
+CURES: Final = {
+    "DRAGOMAN_KEYS_FILE": "name a file of lines by `dragoman keys new` that the server's user can read",
+    "DRAGOMAN_JWT_JWKS": "name a file of the issuer's public keys (JWKS) that the server's user can read, or a URL",
+}
+"""The cure for each setting that is the first word of its refusal."""
+DEFAULT_CURE: Final = "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
+
+
 def _keys_cure(what: str) -> str:
     """Returns the cure for settings of authentication that a server refuses. `what`: its words."""
-    if what.startswith("DRAGOMAN_KEYS_FILE cannot be read"):
-        return "name a file that the server's user can read"
     if found := re.match(r"DRAGOMAN_KEYS(?:_FILE)?: (?:(line|entry) [0-9]+)?", what):
         return f"correct that {found[1] or 'text'}; `dragoman keys new` prints a valid line"
-    return "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
+    return CURES.get(what.partition(" ")[0], DEFAULT_CURE)
 
 
 def _is_loopback(host: str) -> bool:

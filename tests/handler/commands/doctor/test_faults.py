@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -40,6 +40,9 @@ def settings(text: object, path: str = "wine/model-settings.json") -> Callable[[
 
 def toml(text: str) -> Callable[[SetUp], object]:
     return lambda at: (at.folder / "dragoman.toml").write_text(text, encoding="utf-8")
+
+
+TOKENS: Final = {"DRAGOMAN_JWT_JWKS": "n", "DRAGOMAN_JWT_ISSUER": "i", "DRAGOMAN_JWT_AUDIENCE": "a"}
 
 
 def variables(**values: str) -> Callable[[SetUp], object]:
@@ -237,6 +240,7 @@ FAULTS = [
     Fault("authentication", "DRAGOMAN_AUTH", "correct that entry", keys_file(0o600, "[1]")),
     Fault("authentication", "DRAGOMAN_AUTH", "correct that text", keys_file(0o600, "{")),
     Fault("authentication", "DRAGOMAN_AUTH", "user can read", variables(DRAGOMAN_AUTH="keys", DRAGOMAN_KEYS_FILE="n")),
+    Fault("authentication", "DRAGOMAN_AUTH", "public keys (JWKS)", variables(DRAGOMAN_AUTH="jwt", **TOKENS)),
     Fault("no-version", "lg", "mkdir models/lg/1 and", lambda at: at.add("lg/words.txt", "x")),
     Fault("keys-none", "DRAGOMAN_KEYS_FILE", "dragoman keys new", keys_file(0o600, ""), "warning"),
     Fault("traces", "DRAGOMAN_TRACES", "pip install 'dragoman[otel]'", untraced),
