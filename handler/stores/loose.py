@@ -13,11 +13,11 @@ from typing import Final
 from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.records import NamedTuple
-from handler.settings import Settings, routing
+from handler.settings import InvalidSettings, Settings, routing
 from handler.settings.model import FILE as SETTINGS
 from handler.settings.triton import FILE as TRITON
 from handler.stores import File, Folder, Gone, paths
-from handler.stores.directory import DirectoryStore, content, entries, is_folder, leads_on, root_of, settled
+from handler.stores.directory import DirectoryStore, content, entries, is_folder, is_name, leads_on, root_of, settled
 from handler.stores.progress import Progress
 
 OWN: Final = re.compile(r"(?:model|pipeline)\.[a-z0-9]+|model-settings\.json|config\.pbtxt")
@@ -96,6 +96,15 @@ def said_name(text: bytes | None) -> str:
     return name if isinstance(name, str) else ""
 
 
+def given_name(settings: Settings) -> str:
+    """Returns the name that the operator gives the only model, "" without one. Raises InvalidSettings."""
+    name = settings.model_name
+    if name and not is_name(name):
+        expected = "expected a model's name, without a slash or a dot in front"
+        raise InvalidSettings(f"DRAGOMAN_MODEL_NAME is {name[:256]!r}; {expected}", f"DRAGOMAN_MODEL_NAME: {expected}")
+    return name
+
+
 class LooseStore:
     """Uses the files in place, as DirectoryStore does. A folder that is a repository is left to DirectoryStore."""
 
@@ -103,7 +112,7 @@ class LooseStore:
         self._inner = DirectoryStore(settings)
         self.uri = self._inner.uri
         self._root = root_of(self.uri)
-        self._name = settings.model_name
+        self._name = given_name(settings)
         self._each = settings.contract.layout == "each"
 
     @property

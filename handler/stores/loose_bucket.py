@@ -11,7 +11,7 @@ from core.errors import ServingError
 from handler.settings import Settings
 from handler.settings.model import FILE as SETTINGS
 from handler.stores import File, Folder, Forbidden, Store
-from handler.stores.loose import ONLY, LoosePlace, as_only_version, found_in, said_name
+from handler.stores.loose import ONLY, LoosePlace, as_only_version, found_in, given_name, said_name
 from handler.stores.progress import Progress
 from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
 from handler.stores.transfer.fetching import Fetcher, Remote
@@ -73,7 +73,7 @@ class LooseBucket:
         self._inner = inner
         self._remote = _LooseRemote(inner.remote)
         self._fetcher = Fetcher(settings, self._remote)
-        self._name = settings.model_name
+        self._name = given_name(settings)
 
     @property
     def accepts(self) -> bool:

@@ -150,6 +150,7 @@ class Examination:
     def _repository(self, settings: Settings, files: tree.Tree, environ: Mapping[str, str]) -> None:
         if settings.is_loose:
             self._visit.skipped.append(LOOSE)
+            self._visit.add(variables.name_of_model(settings))
             return
         if (misnamed := layout.of_model(files, settings.repository)) is not None:
             self._visit.add([misnamed])

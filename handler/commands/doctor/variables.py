@@ -66,6 +66,16 @@ def refused(variable: str, wrong: InvalidSettings) -> Finding:
     return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
 
 
+def name_of_model(settings: Settings) -> Iterator[Finding]:
+    """Yields whether no model can have the name of the repository's only one."""
+    from handler.stores.loose import given_name  # noqa: PLC0415 - most repositories have several models
+
+    try:
+        given_name(settings)
+    except InvalidSettings as wrong:
+        yield refused("DRAGOMAN_MODEL_NAME", wrong)
+
+
 def of_platform(settings: Settings) -> Iterator[Finding]:
     """Yields which platform has started the process, if one has."""
     if said := hosts.line(settings.contract):

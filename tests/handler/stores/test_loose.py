@@ -14,7 +14,7 @@ from core.errors import ModelNotFound, ServingError
 from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import MARKERS, Repository
-from handler.settings import Settings
+from handler.settings import InvalidSettings, Settings
 from handler.settings.model import FILE
 from handler.stores import Forbidden, Gone, open_store
 from handler.stores.directory import DirectoryStore
@@ -80,6 +80,16 @@ def test_the_models_settings_may_name_it(tmp_path: Path) -> None:
     for text in ("[1]", "{", '{"name": 5}'):
         (root / FILE).write_text(text)
         assert list(store(root.parent).models()) == ["said"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a\\b", "a\nb", "x" * 256])
+@pytest.mark.parametrize("repository", ["", "s3://bucket/m"])
+def test_a_given_name_that_no_model_has_is_refused(tmp_path: Path, repository: str, name: str) -> None:
+    """The server started without the model, and advised to give it a name."""
+    root = tree(tmp_path / "m", "model.onnx")
+    environ = {"DRAGOMAN_REPOSITORY": repository or str(root), "DRAGOMAN_MODEL_NAME": name}
+    with pytest.raises(InvalidSettings, match=r"DRAGOMAN_MODEL_NAME is '.*'; expected a model's name"):
+        open_store(Settings.from_env(environ))
 
 
 def test_it_reads_and_fetches_in_place(tmp_path: Path) -> None:
