@@ -183,7 +183,6 @@ class Budget:
             gc.collect()
             memory.trim()
         LOADS.evict()
-        log.info("model %s version %s is unloaded to make room", version.name, version.version.number)
         return True
 
     def _is_fresh(self, loaded: Loaded) -> bool:

@@ -266,9 +266,12 @@ class ServedVersion:
             return False
         try:
             with self._changing:
-                return self._evict(loaded)
+                evicted = self._evict(loaded)
+            if evicted:
+                log.info("model %s version %s is unloaded to make room", self.name, self.version.number)
         finally:
-            self._lock.release()
+            self._lock.release()  # the log has this line before that of its next load
+        return evicted
 
     def _evict(self, loaded: Loaded) -> bool:
         if self.loaded is not loaded:  # another thread has unloaded or replaced it meanwhile

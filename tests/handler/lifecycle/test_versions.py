@@ -1,5 +1,7 @@
 """handler.lifecycle.versions: the states of one version."""
 
+import logging
+import threading
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from core.deadline import within
 from core.errors import Fault, ModelFailed, ModelNotLoadable, ModelUnavailable, ServerBusy, ServingError, StillLoading
 from core.operations import IndexEntry, State
+from handler.lifecycle import versions
 from handler.lifecycle.backoff import FIRST_PAUSE
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import Event, Postponed, ServedVersion, Status, _Standing
@@ -176,6 +179,30 @@ def test_an_unloaded_version_does_not_serve() -> None:
     assert version.use() is None
     version.obtain(loads)
     assert version.serves
+
+
+def test_the_log_has_an_eviction_before_the_next_load(caplog: pytest.LogCaptureFixture) -> None:
+    """A load in another thread cannot begin in between."""
+    caplog.set_level(logging.INFO)
+    version, lines = new(), list[str]()
+    version.obtain(loads)
+    again = threading.Thread(target=version.obtain, args=(loads,))
+
+    def interrupt(record: logging.LogRecord) -> bool:
+        if record.getMessage().endswith("to make room"):
+            again.start()
+            again.join(0.1)  # would end here if it could
+        lines.append(record.getMessage().split(" version 7 ")[1].partition(" in ")[0])
+        return True
+
+    logger = logging.getLogger(versions.__name__)
+    logger.addFilter(interrupt)
+    try:
+        assert version.evict()
+        again.join()
+    finally:
+        logger.removeFilter(interrupt)
+    assert lines == ["is unloaded to make room", "is being loaded", "loaded"]
 
 
 def test_an_evicted_version_still_serves() -> None:
