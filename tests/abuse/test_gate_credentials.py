@@ -409,6 +409,8 @@ def test_the_file_of_keys_is_read_again_when_it_changes(tmp_path: Path, monkeypa
         assert statuses() == [401, 200]
         os.remove(file)  # noqa: PTH107 - as rm does
         assert statuses() == [401, 200]
+        file.write_text(line("old", "dgm_old", "read"), "utf-8-sig")  # as editors on Windows save it
+        assert statuses() == [200, 401]
 
 
 DIGEST = "ab" * 32
@@ -450,6 +452,8 @@ TOKENS = {"JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
 
 @pytest.mark.parametrize(("settings", "text"), [
     ({"AUTH": "keys"}, "DRAGOMAN_AUTH with keys needs DRAGOMAN_KEYS_FILE or DRAGOMAN_KEYS"),
+    ({"AUTH": "keys", "KEYS": " ;# none;"}, "DRAGOMAN_KEYS: expected at least one key"),
+    ({"AUTH": "keys", "KEYS": "[]"}, "DRAGOMAN_KEYS: expected at least one key"),
     ({"AUTH": "keys", "KEYS_FILE": "/nowhere"}, "DRAGOMAN_KEYS_FILE cannot be read: No such file or directory"),
     ({"AUTH": "jwt", **TOKENS}, "DRAGOMAN_AUTH with tokens needs DRAGOMAN_JWT_JWKS"),
     ({"AUTH": "jwt", "JWT_JWKS": "https://x", "JWT_ISSUER": "x"}, "needs DRAGOMAN_JWT_AUDIENCE"),

@@ -30,6 +30,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 LARGEST_FILE: Final = 4 * 1024 * 1024
 COLUMNS: Final = range(3, 5)
+ENCODING: Final = "utf-8-sig"
+"""UTF-8, with or without the mark with which editors on Windows begin a file."""
 
 
 class InvalidKeys(ValueError):
@@ -43,10 +45,12 @@ class KeyRing:
         """`text`: DRAGOMAN_KEYS. `file`: DRAGOMAN_KEYS_FILE, read again when it changes. Raises InvalidSettings."""
         self._file = KeyFile(Path(file), LARGEST_FILE) if file else None
         self._own = _settled("DRAGOMAN_KEYS", text)
+        if text and not self._own:
+            raise InvalidSettings("DRAGOMAN_KEYS: expected at least one key")
         self._keys = self._own
         if self._file is not None:
             try:
-                content = self._file.read().decode()
+                content = self._file.read().decode(ENCODING)
             except (OSError, ValueError) as error:
                 raise InvalidSettings(f"DRAGOMAN_KEYS_FILE cannot be read: {_reason(error)}") from None
             self._keys = self._own | _settled("DRAGOMAN_KEYS_FILE", content)
@@ -63,7 +67,7 @@ class KeyRing:
             content = file.changed()
             if content is None:
                 return
-            self._keys = self._own | parsed(content.decode())
+            self._keys = self._own | parsed(content.decode(ENCODING))
         except (OSError, ValueError) as error:
             log.error("DRAGOMAN_KEYS_FILE: %s; the keys that were read before stay valid", _reason(error))  # noqa: TRY400 - the message has all the facts
         else:
