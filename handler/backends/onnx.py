@@ -16,7 +16,7 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor
 from handler.backends import Source, model_spec
 from handler.backends.onnx_fields import MalformedFile
-from handler.backends.onnx_file import Value, operators, signature
+from handler.backends.onnx_file import UNCARRIED, Value, operators, signature
 from handler.backends.onnx_values import bits, fed, ort_value
 from handler.backends.reasons import for_log, is_about_numbers, is_about_shapes, one_line, reason, shapes
 from handler.backends.runs import check, stoppable
@@ -162,7 +162,8 @@ def _own(role: str, value: Value) -> TensorSpec:
         names = tuple(map(str, value.classes))
         return TensorSpec(value.name, FP32, (-1, len(names)), names)
     if value.kind != "tensor" or value.element not in BY_ONNX:
-        kind = f"a {value.kind}" + (f" of ONNX type {value.element}" if value.kind == "tensor" else "")
+        element = UNCARRIED.get(value.element, f"ONNX type {value.element}")
+        kind = f"a tensor of {element}" if value.kind == "tensor" else f"a {value.kind}"
         raise ModelNotLoadable(f"{role} {shown(value.name)} is {kind}, which no protocol can carry")
     return TensorSpec(value.name, BY_ONNX[value.element], value.shape)
 

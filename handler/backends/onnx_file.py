@@ -24,6 +24,13 @@ TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9
 """TypeProto's members by field number."""
 
 
+UNCARRIED: Final = {
+    14: "COMPLEX64", 15: "COMPLEX128", 17: "FLOAT8E4M3FN", 18: "FLOAT8E4M3FNUZ", 19: "FLOAT8E5M2", 20: "FLOAT8E5M2FNUZ",
+    21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 24: "FLOAT8E8M0", 25: "UINT2", 26: "INT2",
+}  # fmt: skip
+"""The members of onnx.TensorProto.DataType that the protocols do not have."""
+
+
 class Value(NamedTuple):
     """`kind`: see TYPE_NAMES; `element`: onnx.TensorProto.DataType; `shape`: -1 is any size, None any rank."""
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from core.dtype import DATATYPES
+from core.dtype import BY_ONNX, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
 from core.operations import Batching
 from core.tensor import Tensor, TensorSpec
@@ -192,7 +192,8 @@ def test_settings_that_contradict_the_files_shape_are_refused(
             helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None),
             "a sequence, which no protocol can carry",
         ),
-        (value("y", [1], TensorProto.COMPLEX64), "a tensor of ONNX type 14"),
+        (value("y", [1], TensorProto.COMPLEX64), "a tensor of COMPLEX64, which"),
+        (value("y", [1], TensorProto.UNDEFINED), "a tensor of ONNX type 0, which"),
         (
             helper.make_value_info("y", helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [1]))),
             "a value that is optional, which no protocol can carry",
@@ -204,6 +205,14 @@ def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: A
     write(tmp_path, helper.make_node("SequenceConstruct", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[output])
     with pytest.raises(ModelNotLoadable, match=f"output 'y' is {message}"):
         onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_the_types_of_elements_that_no_protocol_has_have_onnxs_names() -> None:
+    """Each type of the package is one or the other."""
+    of_onnx = {number: name for name, number in TensorProto.DataType.items() if number}
+    named = {number: name for number, name in onnx_file.UNCARRIED.items() if number in of_onnx}
+    assert named == {number: name for number, name in of_onnx.items() if number in named}
+    assert not onnx_file.UNCARRIED.keys() & BY_ONNX.keys()
 
 
 def test_a_graph_that_the_runtime_refuses_is_refused_with_its_reason(tmp_path: Path) -> None:
