@@ -2,7 +2,7 @@
 
 ONNX Runtime reports a scalar and a tensor of unknown rank alike (shape []), and symbolic sizes as text; the file
 distinguishes them. Only the needed protobuf fields are walked (onnx.proto: ModelProto, GraphProto, ValueInfoProto,
-TypeProto). Weights are skipped, so a mapped file of any size costs a few pages.
+TypeProto).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -131,8 +131,8 @@ def _keys(attribute: memoryview) -> Iterator[int | str]:
                 yield _signed(value)
 
 
-def _signed(varint: int) -> int:
-    return varint - 2**64 if varint >= 2**63 else varint
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _value(view: memoryview) -> Value:

@@ -43,30 +43,16 @@ TOKENIZERS: Final = (4, 20)
 and 15, of a unigram model 19 and 20."""
 
 
-class LoadSlot:
-    """A load's part in AT_ONCE, from its beginning until it is given back."""
-
-    __slots__ = ("_free", "_is_held")
-
-    def __init__(self, free: threading.Semaphore) -> None:
-        free.acquire()
-        self._free = free
-        self._is_held = True
-
-    def give_back(self) -> None:
-        """Lets another load begin. A second call does nothing."""
-        if self._is_held:
-            self._is_held = False
-            self._free.release()
-
-
 class LoadTask(NamedTuple):
-    """What one load has to do, and with what. `spared`: versions that are not evicted for it."""
+    """What one load has to do, and with what. `spared`: versions that are not evicted for it.
+
+    `slot`: its part in AT_ONCE, which it may close before its end.
+    """
 
     version: ServedVersion
     progress: Progress
     spared: Sequence[ServedVersion]
-    slot: LoadSlot
+    slot: ExitStack
 
 
 class Loading:
@@ -86,15 +72,14 @@ class Loading:
 
         Implements handler.lifecycle.versions.LoadVersion: the version itself keeps its state.
         """
-        slot = LoadSlot(self._free)
-        begun = time.monotonic()
-        try:
-            loaded = self._fetched(LoadTask(version, progress, spared, slot))
-        except Exception as error:
-            LOADS.stopped(progress.fetched, failed=not isinstance(error, StillLoading))
-            raise
-        finally:
-            slot.give_back()
+        with ExitStack() as slot:
+            slot.enter_context(self._free)
+            begun = time.monotonic()
+            try:
+                loaded = self._fetched(LoadTask(version, progress, spared, slot))
+            except Exception as error:
+                LOADS.stopped(progress.fetched, failed=not isinstance(error, StillLoading))
+                raise
         LOADS.succeeded(time.monotonic() - begun, progress.fetched)
         return loaded
 
@@ -138,7 +123,7 @@ class Loading:
         if said.note:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
-            slot.give_back()
+            slot.close()
             parts = self._steps.parts(version, source, progress, spared)
             try:
                 start = partial(self._start, loader, source._replace(parts=parts))
@@ -150,7 +135,7 @@ class Loading:
         make = partial(self._made, version, partial(self._start, loader, source), folder, progress, said.note)
         if self._budget is None:
             return make()
-        slot.give_back()
+        slot.close()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
 

@@ -39,10 +39,14 @@ def warm(model: Model, requests: Iterable[WarmUp], folder: Path, limit: float | 
     `limit`: the seconds that all of them may take together. Code that goes on after it keeps its thread and its model,
     so it is not asked again before it has ended: each try after a pause would keep another one.
     """
-    spec, requests, content = model.spec, tuple(requests), _content(folder)
+    spec, requests = model.spec, tuple(requests)
+    if not requests:
+        return
+    content = _content(folder)
     try:
         _check_size(requests, model, folder)
-        if content in _STUCK and _STUCK[content].is_alive():
+        stuck = _STUCK.get(content)
+        if stuck is not None and stuck.is_alive():
             raise TimedOut("an earlier one exceeded the time limit of an inference, and still runs")
         _STUCK.pop(content, None)
         limited(

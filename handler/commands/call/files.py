@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from core.dialects.platforms.table import are_names
+from core.dialects.platforms.table import are_names, has_plain_digits
 from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.stores.paths import expanded
@@ -101,7 +101,7 @@ def _table(text: str) -> Table:
 
 def _number(cell: str) -> Any:
     """Returns a cell's number; the cell if it has none, or digits that no double can hold."""
-    if "_" in cell:  # Python's own numbers can have it
+    if not has_plain_digits(cell):
         return cell
     for read_as in (int, float):
         try:

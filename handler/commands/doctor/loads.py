@@ -140,7 +140,7 @@ def _resident(pid: int) -> int:
 def _answer(out: IO[bytes]) -> dict[str, Any]:
     out.seek(0)
     try:
-        found: dict[str, Any] = json.loads(out.read().decode(errors="replace"))
+        found: dict[str, Any] = json.loads(out.read())
     except ValueError:
         return {}
     return found

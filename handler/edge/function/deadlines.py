@@ -42,14 +42,20 @@ def ends_of(event: Any, context: Any, patience: float | None, *, streamed: bool)
 
 def end_of(context: Any) -> Deadline:
     """Returns when an answer has to be on its way because the function's time ends; NEVER without a context."""
-    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    return NEVER if remaining is None else within(max(LEAST_SECONDS, answerable(remaining() / 1e3)))
+    seconds = _answerable_in(context)
+    return NEVER if seconds is None else within(max(LEAST_SECONDS, seconds))
 
 
 def leaving(context: Any) -> float:
     """Returns when an answer that was made has to leave, on time.monotonic(); infinity without a context."""
+    seconds = _answerable_in(context)
+    return math.inf if seconds is None else time.monotonic() + seconds
+
+
+def _answerable_in(context: Any) -> float | None:
+    """Returns the seconds in which an answer can leave, by the function's time; None without a context."""
     remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    return math.inf if remaining is None else time.monotonic() + answerable(remaining() / 1e3)
+    return None if remaining is None else answerable(remaining() / 1e3)
 
 
 def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = GATEWAY_SECONDS) -> Deadline:
@@ -57,8 +63,8 @@ def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = 
 
     `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit. `gateway`: that limit in seconds.
     """
-    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    ends = [] if remaining is None else [answerable(remaining() / 1e3)]
+    seconds = _answerable_in(context)
+    ends = [] if seconds is None else [seconds]
     taken = _taken_ago(event)
     if limit is not None:
         ends.append(limit - (taken or 0.0))

@@ -109,39 +109,32 @@ def _nothing(_: str) -> str:
     return ""
 
 
-def written(write: Callable[[Any], dict[str, Any]], response: Any) -> dict[str, Any]:
-    """Returns Mangum's document of an answer. It reads headers as UTF-8; HTTP's are Latin-1, and a model's may be."""
-    try:
-        return write(response)
-    except UnicodeDecodeError:
-        response["headers"] = [[name, value.decode("latin-1").encode()] for name, value in response["headers"]]
-        return write(response)
+class _Kept:
+    """What Mangum's handlers of events lack: a scope that is made once, and headers in Latin-1, as HTTP has them.
 
-
-class KeptGateway(HTTPGateway):
-    """Mangum's handler for HTTP APIs and Function URLs. It keeps the scope, which Mangum's own makes again."""
+    Mangum makes the scope again for the answer, and reads its headers as UTF-8.
+    """
 
     @cached_property
     def scope(self) -> Any:
-        return super().scope
+        return super().scope  # type: ignore[misc] # Mangum's handler is behind this class
 
     def __call__(self, response: Any) -> dict[str, Any]:
-        return written(super().__call__, response)
+        write: Callable[[Any], dict[str, Any]] = super().__call__  # type: ignore[misc] # the same
+        try:
+            return write(response)
+        except UnicodeDecodeError:
+            response["headers"] = [[name, value.decode("latin-1").encode()] for name, value in response["headers"]]
+            return write(response)
 
 
-class KeptRest(APIGateway):
+class KeptGateway(_Kept, HTTPGateway):
+    """Mangum's handler for HTTP APIs and Function URLs."""
+
+
+class KeptRest(_Kept, APIGateway):
     """Mangum's handler for REST APIs."""
 
-    def __call__(self, response: Any) -> dict[str, Any]:
-        return written(super().__call__, response)
 
-
-class KeptBalancer(ALB):
-    """Mangum's handler for load balancers. It keeps the scope, too."""
-
-    @cached_property
-    def scope(self) -> Any:
-        return super().scope
-
-    def __call__(self, response: Any) -> dict[str, Any]:
-        return written(super().__call__, response)
+class KeptBalancer(_Kept, ALB):
+    """Mangum's handler for load balancers."""

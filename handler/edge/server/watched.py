@@ -76,7 +76,7 @@ class WatchedHttp(WholeHttp):
         super().shutdown()
 
     def is_idle(self) -> bool:
-        """Decides whether it was used, and has no request, nor a part of one, nor an answer that is being sent."""
+        """Decides whether its requests, and any refusal, have been answered, and nothing is arriving or being sent."""
         answered = self.last is not None and self._owes_nothing() and self.head == 0 and self.arriving is None
         return (answered or self._is_dismissed) and not self.transport.get_write_buffer_size()
 

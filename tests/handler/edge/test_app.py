@@ -171,33 +171,40 @@ def test_the_lifespan_ends_with_the_folders_of_this_process(app: App) -> None:
     assert not made.exists()
 
 
+async def cut_off(
+    app: App, path: str, body: bytes, *headers: tuple[bytes, bytes]
+) -> tuple[list[Any], asyncio.Task[Any]]:
+    """Returns what a stream has sent, to which more is added, and its task, which was cancelled after a first part."""
+    sent, began = list[Any](), asyncio.Event()
+    inbox = [{"type": "http.request", "body": body}]
+
+    async def receive() -> Any:
+        return inbox.pop() if inbox else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            began.set()
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": [*headers], "client": ("127.0.0.1", 1)}
+    task = asyncio.create_task(app(scope, receive, send))
+    await began.wait()
+    task.cancel()
+    return sent, task
+
+
 def test_the_lifespan_ends_after_the_last_answers(app: App) -> None:
     """The server cancels what is under way, and ends the lifespan, and then itself, before a stream has its end."""
-    sent: list[Any] = []
 
-    async def main() -> None:
-        began = asyncio.Event()
-        inbox = [{"type": "http.request", "body": bytes(5)}]
-
-        async def receive() -> Any:
-            return inbox.pop() if inbox else await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-            if message.get("body"):
-                began.set()
-
+    async def main() -> list[Any]:
         async def nothing(*_: Any) -> Any: ...
 
-        headers = [(b"content-type", b"application/connect+proto")]
-        path, client = "/grpc.health.v1.Health/Watch", ("127.0.0.1", 1)
-        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": client}
-        watch = asyncio.create_task(app(scope, receive, send))
-        await began.wait()
-        watch.cancel()
+        proto = (b"content-type", b"application/connect+proto")
+        sent, _ = await cut_off(app, "/grpc.health.v1.Health/Watch", bytes(5), proto)
         await app({"type": "lifespan"}, nothing, nothing)
+        return sent
 
-    asyncio.run(main())
+    sent = asyncio.run(main())
     assert (b"x-accel-buffering", b"no") in sent[0]["headers"]  # a proxy in front passes each part on
     assert CUT.encode() in sent[-1]["body"]
 
@@ -208,30 +215,16 @@ def test_a_stream_of_events_that_an_ending_server_cuts_off_ends_with_an_event(tm
     metadata = "metadata = {'inputs': [], 'outputs': [{'name': 'y', 'datatype': 'INT64', 'shape': [1]}]}\n"
     code = "def predict(inputs, parameters):\n    for n in range(10**9):\n        yield {'y': np.array([n])}\n"
     (tmp_path / "m" / "1" / "model.py").write_text(f"import numpy as np\n{metadata}{code}")
-    app, sent = make(REPOSITORY=str(tmp_path), ALLOW_CODE="true"), list[Any]()
+    app = make(REPOSITORY=str(tmp_path), ALLOW_CODE="true")
 
-    async def main() -> None:
-        began = asyncio.Event()
-        inbox = [{"type": "http.request", "body": b"{}"}]
+    async def main() -> Any:
+        sent, task = await cut_off(app, "/v2/models/m/generate_stream", b"{}")
+        await task
+        return sent[-1]
 
-        async def receive() -> Any:
-            return inbox.pop() if inbox else await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-            if message.get("body"):
-                began.set()
-
-        path, client = "/v2/models/m/generate_stream", ("127.0.0.1", 1)
-        scope = {"type": "http", "method": "POST", "path": path, "headers": [], "client": client}
-        stream = asyncio.create_task(app(scope, receive, send))
-        await began.wait()
-        stream.cancel()
-        await stream
-
-    asyncio.run(main())
+    last = asyncio.run(main())
     app.close()
-    assert (sent[-1]["body"], sent[-1].get("more_body", False)) == (b'data: {"error":"%b"}\n\n' % CUT.encode(), False)
+    assert (last["body"], last.get("more_body", False)) == (b'data: {"error":"%b"}\n\n' % CUT.encode(), False)
 
 
 def test_a_list_may_be_cut_into_several_header_lines(app: App) -> None:
