@@ -262,7 +262,7 @@ def _check_signed(listing: Listing, version: Version, own: bytes | None) -> None
 
 def _misnamed(name: str) -> ModelNotFound:
     hint = "that is not a model's name"
-    return ModelNotFound(f"there is no model {shown(name)}: {hint}", model=name, hint=hint)
+    return ModelNotFound(f"model {shown(name)} does not exist: {hint}", model=name, hint=hint)
 
 
 def no_version(name: str, version: str, hint: str) -> VersionNotFound:

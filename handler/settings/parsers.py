@@ -50,7 +50,7 @@ def positive(value: str) -> int:
 
 MOST_WORKERS: Final = 256
 MOST_THREADS: Final = 1024
-"""The start of the server makes all of them, and says nothing meanwhile: for half a minute if they are 20,000."""
+"""The start of the server makes all of them, and writes nothing meanwhile: for half a minute if they are 20,000."""
 
 
 def workers(value: str) -> int:

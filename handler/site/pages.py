@@ -110,7 +110,7 @@ class _Site:
         name = request.path_params["model"]
         found = self._models(request).status(ModelRef(name), _context(request))
         if not found.versions:
-            raise ModelNotFound(f"there is no model {shown(name)}")
+            raise ModelNotFound(f"model {shown(name)} does not exist")
         known = self._registry.particulars(name)
         view = model_view(name, found, known, request.scope.get(CONTROL_KEY, ""))
         if not _reads_html(request):

@@ -5,11 +5,7 @@ from typing import Final
 
 import pytest
 
-SIMD: Final = pytest.mark.skipif(
-    find_spec("simdjson") is None, reason="simdjson has no wheel for this Python, and the other readers make lists"
-)
-"""For tests that expect arrays from the reader of JSON."""
-EXTENSIONS: Final = pytest.mark.skipif(
-    find_spec("onnxruntime_extensions") is None, reason="onnxruntime-extensions has no wheel for this Python"
-)
+SIMD: Final = pytest.mark.skipif(not find_spec("simdjson"), reason="simdjson has no wheel for this Python")
+"""For tests that expect arrays from the reader of JSON. The other readers make lists."""
+EXTENSIONS: Final = pytest.mark.skipif(not find_spec("onnxruntime_extensions"), reason="no wheel for this Python")
 """For tests that run the operators of onnxruntime-extensions."""

@@ -46,7 +46,7 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
         raise Refused(
             f"{NOT_FOUND} {packet.path}: another server is at --url, or --url needs a path, such as a stage's"
         )
-    raise Refused(f"there is no model {shown(name)}{hint(name, names)}")
+    raise Refused(f"model {shown(name)} does not exist{hint(name, names)}")
 
 
 def hint(word: str, known: Sequence[str]) -> str:

@@ -273,7 +273,7 @@ class Inventory:
 
 def absent(name: str) -> ModelNotFound:
     """Returns the refusal of a name that the repository does not have."""
-    return ModelNotFound(f"there is no model {shown(name)} in the repository", model=name)
+    return ModelNotFound(f"model {shown(name)} is not in the repository", model=name)
 
 
 def progress_of(deadline: Deadline) -> Progress | None:

@@ -74,9 +74,7 @@ def test_a_file_that_needs_more_memory_than_there_is_is_refused(tmp_path: Path) 
         process.converted(job(source, tmp_path / "v", allow_pickle=True), process.ChildLimits(60, None), lambda _: None)
 
 
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="only on Linux does RLIMIT_DATA limit all memory of a process"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux does RLIMIT_DATA limit all memory of a process")
 def test_a_conversion_that_takes_too_much_memory_is_refused(model: Path, tmp_path: Path) -> None:
     """Whether Python raises MemoryError or a library ends the process, the limit is named."""
     with pytest.raises(Refused, match=r"--memory|MB of memory permitted|conversion failed|needs sklearn"):

@@ -296,7 +296,7 @@ def test_one_process_at_a_time_has_an_output(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("arguments", "told"), [
     (("iris", "none.jsonl"), "none.jsonl: No such file"), (("iris", "in.txt"), "in.txt ends in none of .jsonl"),
-    (("nobody", "in.jsonl"), "there is no model 'nobody'"), (("iris", "out.jsonl"), "out.jsonl is the input"),
+    (("nobody", "in.jsonl"), "model 'nobody' is not in"), (("iris", "out.jsonl"), "out.jsonl is the input"),
     (("iris", "in.jsonl", "--version", "7"), "version 7"), (("iris", "in.npy"), "not an array that numpy reads"),
     (("iris", "in.parquet"), "not Parquet"), (("iris", "twice.csv"), "expected a name once"),
     (("iris", "in.jsonl", "--signature", "odd"), "odd"), (("iris", "pickled.npy"), "not an array that numpy reads"),

@@ -61,9 +61,9 @@ def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str,
 
 @pytest.mark.parametrize(("selector", "error", "words"), [
     ("a-3", VersionNotFound, "model 'a' has no version 3; it serves 1, 2"),
-    ("q-1", ModelNotFound, "there is no model 'q-1'"),
-    ("-1", ModelNotFound, "there is no model '-1'"),
-    ("a-", ModelNotFound, "there is no model 'a-'"),
+    ("q-1", ModelNotFound, "model 'q-1' is not in the repository"),
+    ("-1", ModelNotFound, "model '-1' is not in the repository"),
+    ("a-", ModelNotFound, "model 'a-' is not in the repository"),
     ("../a-1", ModelNotFound, "not a model's name"),
 ])  # fmt: skip
 def test_what_a_selector_does_not_find_is_said_in_its_own_words(

@@ -131,7 +131,7 @@ def test_statistics_count_the_steps(models: Registry) -> None:
 
 OF_P = "pipeline.json of model 'p' version 1: "
 REFUSED = [
-    ([STEP | {"model": "nobody"}, NEXT], OF_P + "steps[0].model is 'nobody'; expected a model of this repository: th"),
+    ([STEP | {"model": "nobody"}, NEXT], OF_P + "steps[0].model is 'nobody'; expected a model of this repository: mo"),
     ([STEP | {"version": 7}, NEXT], OF_P + "steps[0].model is 'm' version 7; expected a model of this repo"),
     ([STEP | {"model": "../m"}, NEXT], OF_P + "steps[0].model is '../m'; expected a model of this"),
     ([STEP, NEXT | {"model": "p"}], OF_P + "steps[1].model is 'p', a pipeline; expected a model that is not"),

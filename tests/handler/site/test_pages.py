@@ -261,7 +261,7 @@ def test_every_model_has_an_example_that_works(app: App, model: str, example: An
 
 @pytest.mark.parametrize(("accept", "kind"), [("text/html", "text/html; charset=utf-8"), ("*/*", "application/json")])
 @pytest.mark.parametrize(("path", "word"), [
-    ("/nothing", "there is nothing at '/nothing'"), ("/models/nobody", "there is no model 'nobody'"),
+    ("/nothing", "there is nothing at '/nothing'"), ("/models/nobody", "model 'nobody' does not exist"),
     ("/models/", "there is nothing at '/models/'"), ("/" + "x" * 5000, "there is nothing at '/xxx"),
 ])  # fmt: skip
 def test_a_wrong_path_is_answered_in_the_clients_form(app: App, accept: str, kind: str, path: str, word: str) -> None:

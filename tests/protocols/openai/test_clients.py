@@ -110,7 +110,7 @@ def test_shorter_vectors_are_made_where_the_settings_permit_them(server: Server,
 
 
 @pytest.mark.parametrize(("asked", "status", "kind", "param", "code", "message"), [
-    ({"model": "nothing"}, 404, openai.NotFoundError, "model", "model_not_found", "no model 'nothing'"),
+    ({"model": "nothing"}, 404, openai.NotFoundError, "model", "model_not_found", "model 'nothing' is not in"),
     ({"model": "sentences:9"}, 404, openai.NotFoundError, "model", "model_not_found", "version"),
     ({"model": "sentences:best"}, 400, openai.BadRequestError, "model", None, "best"),
     ({"model": "encoder"}, 400, openai.BadRequestError, "model", None, "model 'encoder' makes no embeddings"),

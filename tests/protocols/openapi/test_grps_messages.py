@@ -37,7 +37,8 @@ TENSORS: Final = {
     field: {"dtype": name, "shape": [1], field: ["1" if name == "DT_STRING" else 1]} for field, name in FIELDS.items()
 }
 BEYOND: Final = re.compile(
-    r"elements?; its shape|has the dtype|is ragged|out of range|where s_b needs base64|there is no model|has both"
+    r"elements?; its shape|has the dtype|is ragged|out of range|where s_b needs base64|has both"
+    r"|is not in the repository"
     # JSON Schema takes 1.0 and 1e300 for integers.
     r"|has 1\.0 in its shape|has 1\.0 as dtype|has 1e\+300 where"
 )

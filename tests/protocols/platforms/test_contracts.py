@@ -294,7 +294,7 @@ def test_the_web_adapters_other_events_answer_as_the_function_does(tmp_path: Pat
 
         assert passed(messages) == (200, {"batchItemFailures": []})
         lines = (tmp_path / "out" / "m0.jsonl").read_text().splitlines()
-        assert ([json.loads(line)["index"] for line in lines], "there is no model" in (tmp_path / "out" / "m1.jsonl")
+        assert ([json.loads(line)["index"] for line in lines], "is not in" in (tmp_path / "out" / "m1.jsonl")
             .read_text()) == ([0, 1], True)  # fmt: skip
         status, warm = passed({}, **{"x-amzn-lambda-context": "{}"})
         assert (status, warm["warm"], warm["models"]["iris"]) == (200, True, "READY")

@@ -57,7 +57,7 @@ def test_a_row_of_a_table_is_answered_over_every_protocol(samples_server: Server
     assert found["version"] in ("1", None)
     assert run("infer", "irsi", "--sample", *place(samples_server, protocol))[::2] == (
         1,
-        "dragoman: there is no model 'irsi'; did you mean iris?\n",
+        "dragoman: model 'irsi' does not exist; did you mean iris?\n",
     )
 
 
@@ -210,8 +210,8 @@ def test_the_404_of_another_server_says_so(body: bytes) -> None:
 
     with pytest.raises(Refused, match=r"^404 /v2/models/m: another server is at --url"):
         described(Elsewhere(), "m", "", rpc=False)
-    body = b'{"error": "there is no model"}'
-    with pytest.raises(Refused, match=r"^there is no model 'm'$"):
+    body = b'{"error": "the model does not exist"}'
+    with pytest.raises(Refused, match=r"^model 'm' does not exist$"):
         described(Elsewhere(), "m", "", rpc=False)
 
 

@@ -159,7 +159,7 @@ def test_a_push_that_is_killed_leaves_no_version_and_is_run_again(
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert bucket.keys() == remains
-    with pytest.raises(ServingError, match="no version|no model"):
+    with pytest.raises(ServingError, match="no version|not in the repository"):
         answer(bucket.registry(), "m")
     code, out, _ = run("push", folder, f"{bucket.uri}/m")
     assert (code, out) == (0, f"{bucket.uri}/m/1: 2 files, 30.0 MB; served\n")

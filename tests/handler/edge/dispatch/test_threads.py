@@ -137,7 +137,7 @@ def test_a_load_that_fails_after_its_client_has_left_leaves_no_traceback() -> No
         waits.cancel()
         with suppress(asyncio.CancelledError):
             await waits
-        load.future.set_exception(ModelNotFound("there is no model 'm'"))
+        load.future.set_exception(ModelNotFound("model 'm' does not exist"))
         await asyncio.sleep(0)
         gc.collect()
 

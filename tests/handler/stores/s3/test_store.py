@@ -220,7 +220,7 @@ def test_objects_created_in_the_bucket_load_the_models_they_belong_to(
     iris, nobody = function(created(*keys, f"{PREFIX}/readme.txt", "other/m/1/model.onnx"), None)["checked"]
     assert iris == {"model": "iris", "ready": True}
     assert nobody["model"] == "nobody"
-    assert "no model 'nobody'" in nobody["error"]
+    assert "model 'nobody' is not in the repository" in nobody["error"]
     assert function(created(keys[0], bucket="elsewhere"), None) == {"checked": []}
     assert function({}, None)["models"] == {"half_plus_three": "READY", "iris": "READY"}
     function.close()
