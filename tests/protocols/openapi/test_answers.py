@@ -131,6 +131,17 @@ def test_every_proper_inference_is_accepted(wanted: tuple[str, dict[str, Any]]) 
     assert answer.json().get("id") == body.get("id")
 
 
+def test_the_events_of_a_stream_are_as_described() -> None:
+    """Schemathesis takes a schema beside server-sent events for one of each event, OpenAPI 3.1 for one of the text."""
+    operation = api["/v2/models/{model}/generate_stream"]["POST"]
+    case = operation.Case(
+        path_parameters={"model": "strings"}, body={"text": "dragoman"}, media_type="application/json"
+    )
+    answer = case.call_and_validate()
+    described = api.raw_schema["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    assert answer.text == described["example"]
+
+
 def examples(node: dict[str, Any]) -> list[Any]:
     """Returns all examples of a media type."""
     return [
