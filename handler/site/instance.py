@@ -59,10 +59,10 @@ def size(count: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Returns a time with three digits, "" for none.
+    """Returns a time with at least three digits, "" for none.
 
     >>> milliseconds(None), milliseconds(0.04213), milliseconds(7.126), milliseconds(1234.5)
-    ('', '0.042', '7.13', '1,234')
+    ('', '0.0421', '7.13', '1,234')
     """
     if value is None:
         return ""

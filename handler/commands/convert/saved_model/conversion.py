@@ -255,11 +255,7 @@ def _bound_features(features: Iterable[Feature], feeds: Feeds) -> Settings:
 
 
 def _jsonable(value: Any) -> Any:
-    r"""Returns the result of `tolist` with bytes as text, or as {"b64": ...} where they are not UTF-8.
-
-    >>> _jsonable([b"ant", [1.5, b"\xff"]])
-    ['ant', [1.5, {'b64': '/w=='}]]
-    """
+    """Returns the result of `tolist` with bytes as text, or as {"b64": ...} where they are not UTF-8."""
     if isinstance(value, list):
         return [_jsonable(element) for element in value]
     if not isinstance(value, bytes):
