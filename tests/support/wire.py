@@ -5,8 +5,9 @@ import http.client
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import numpy as np
@@ -17,8 +18,11 @@ from tests.support.zoo.models import DATATYPES
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 TIMEOUT: Final = 30
 
-COMPRESS: Final = {"gzip": gzip.compress, "deflate": zlib.compress}
-DECOMPRESS: Final = {"gzip": gzip.decompress, "deflate": zlib.decompress}
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "gzip": partial(gzip.compress, compresslevel=1),
+    "deflate": partial(zlib.compress, level=1),
+}
+DECOMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 def refuse_constant(name: str) -> None:

@@ -1,5 +1,6 @@
 """schemathesis sends the application what the published OpenAPI description allows and what it forbids."""
 
+import functools
 import json
 import math
 import shutil
@@ -12,20 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
-from schemathesis import GenerationMode
-from schemathesis.config import SchemathesisConfig
 
+from tests.support import fuzzer
 from tests.support.asgi import application
-from tests.support.openapi import ROOT, nested, plain, resolved, validate
+from tests.support.fuzzer import MODES, NEGATIVE, requests
+from tests.support.openapi import DOCUMENT, JSON, ROOT, nested, plain, resolved, validate
 
 INFER = "/v2/models/{model}/infer"
 EXPECTED = ["2xx", "4xx", "503"]
 CONFIG = {
-    "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
+    "generation": {"max-examples": 10, "deterministic": True, "database": "none"},
     # Readiness answers 503, and so does anything that is busy or missing now; any other 5xx is a bug.
     "checks": {"not_a_server_error": {"expected-statuses": EXPECTED}},
     # Some inferences that JSON Schema allows are 400: it cannot say how many elements a shape needs, or what this very
@@ -46,12 +46,19 @@ CONFIG = {
 }
 VERSIONS = {"half_plus_three": 123, "iris": 1, "strings": 1}
 LABEL = "stable"
+PATHS = DOCUMENT["paths"]
 
 repository = tempfile.TemporaryDirectory(prefix="dragoman-openapi-")
-# There are no threads, as on Lambda: schemathesis ends the application's lifespan with every test and restarts it.
-app = application(Path(repository.name), inline=True)
-api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
 bounded = settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@functools.cache
+def api() -> Any:
+    """Returns schemathesis's view of the application over the sample models.
+
+    The application has no threads, as on Lambda: schemathesis ends its lifespan with every test and restarts it.
+    """
+    return fuzzer.described(application(Path(repository.name), inline=True), CONFIG)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +80,8 @@ def test_every_answer_is_as_described() -> None:
     command = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("walk.py")), "-q", "-o", "addopts="]
     walked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert walked.returncode == 0, walked.stdout[-20_000:]
-    assert int(walked.stdout.rpartition(" passed")[0].split()[-1]) == sum(map(len, api.raw_schema["paths"].values()))
+    assert int(walked.stdout.rpartition(" passed")[0].split()[-1]) == sum(map(len, PATHS.values()))
+    assert api().raw_schema["paths"] == PATHS
 
 
 def at(path: str, values: dict[str, str]) -> dict[str, str]:
@@ -81,18 +89,18 @@ def at(path: str, values: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if f"{{{name}}}" in path}
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("mode", MODES)
 @given(data=st.data())
 @bounded
-def test_answers_about_a_model_that_is_there_are_as_described(mode: GenerationMode, data: st.DataObject) -> None:
+def test_answers_about_a_model_that_is_there_are_as_described(mode: str, data: st.DataObject) -> None:
     """The same requests get past the name here, to models of the repository."""
-    path = data.draw(st.sampled_from([path for path in api.raw_schema["paths"] if "{model}" in path]))
-    operation = next(iter(api[path].values()))
-    if mode is GenerationMode.NEGATIVE and operation.method == "get":
+    path = data.draw(st.sampled_from([path for path in PATHS if "{model}" in path]))
+    operation = next(iter(api()[path].values()))
+    if mode == NEGATIVE and operation.method == "get":
         return  # nothing is left to be wrong
     model = data.draw(st.sampled_from(list(VERSIONS)))
     parameters = at(path, {"model": model, "version": str(VERSIONS[model]), "label": LABEL})
-    data.draw(operation.as_strategy(generation_mode=mode, path_parameters=parameters)).call_and_validate()
+    data.draw(requests(operation, mode, path_parameters=parameters)).call_and_validate()
 
 
 @st.composite
@@ -125,7 +133,7 @@ def acceptable(draw: DrawFn) -> tuple[str, dict[str, Any]]:
 def test_every_proper_inference_is_accepted(wanted: tuple[str, dict[str, Any]]) -> None:
     """Shape, data and names fit the model: the answer is 200, as described, with the request's id."""
     model, body = wanted
-    case = api[INFER]["POST"].Case(path_parameters={"model": model}, body=body, media_type="application/json")
+    case = api()[INFER]["POST"].Case(path_parameters={"model": model}, body=body, media_type="application/json")
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
     assert answer.json().get("id") == body.get("id")
@@ -133,13 +141,10 @@ def test_every_proper_inference_is_accepted(wanted: tuple[str, dict[str, Any]]) 
 
 def test_the_events_of_a_stream_are_as_described() -> None:
     """Schemathesis takes a schema beside server-sent events for one of each event, OpenAPI 3.1 for one of the text."""
-    operation = api["/v2/models/{model}/generate_stream"]["POST"]
-    case = operation.Case(
-        path_parameters={"model": "strings"}, body={"text": "dragoman"}, media_type="application/json"
-    )
+    operation = api()["/v2/models/{model}/generate_stream"]["POST"]
+    case = operation.Case(path_parameters={"model": "strings"}, body={"text": "dragoman"}, media_type=JSON)
     answer = case.call_and_validate()
-    described = api.raw_schema["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    assert answer.text == described["example"]
+    assert answer.text == PATHS[operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]["example"]
 
 
 def examples(node: dict[str, Any]) -> list[Any]:
@@ -153,7 +158,7 @@ def examples(node: dict[str, Any]) -> list[Any]:
 def described() -> list[Any]:
     """Returns every example of a body in the description beside its schema."""
     found = []
-    for path, methods in api.raw_schema["paths"].items():
+    for path, methods in PATHS.items():
         for method, operation in methods.items():
             bodies = [("request", operation.get("requestBody", {})), *operation["responses"].items()]
             for status, body in bodies:
@@ -169,7 +174,7 @@ def test_every_example_obeys_its_schema(schema: dict[str, Any], value: Any) -> N
     validate(schema, value)
 
 
-V1_PATHS = [path for path in api.raw_schema["paths"] if path.startswith("/v1/models/{model}")]
+V1_PATHS = [path for path in PATHS if path.startswith("/v1/models/{model}")]
 V1_ASKED = [path for path in V1_PATHS if ":" in path]
 
 
@@ -199,7 +204,7 @@ def test_every_proper_prediction_is_accepted(wanted: tuple[str, dict[str, Any], 
     if model == "iris":
         body = {**body, "signature_name": "serving_default"}
     parameters = at(path, {"model": model, "version": str(VERSIONS[model]), "label": LABEL})
-    case = api[path]["POST"].Case(path_parameters=parameters, body=body, media_type="application/json")
+    case = api()[path]["POST"].Case(path_parameters=parameters, body=body, media_type="application/json")
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
     assert {len(values) for values in answer.json().values()} == {count}
@@ -207,7 +212,7 @@ def test_every_proper_prediction_is_accepted(wanted: tuple[str, dict[str, Any], 
 
 def shown(path: str) -> list[Any]:
     """Returns the requests that the description gives as examples for a path, with target and body."""
-    method, operation = next(iter(api.raw_schema["paths"][path].items()))
+    method, operation = next(iter(PATHS[path].items()))
     values = {p["name"]: p["example"] for p in map(resolved, operation["parameters"])}
     media = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     requests = media.get("examples") or {"": {}}
@@ -222,11 +227,11 @@ def shown(path: str) -> list[Any]:
 @pytest.mark.parametrize(("path", "method", "parameters", "body"), [case for path in V1_ASKED for case in shown(path)])
 def test_every_example_of_v1_is_answered(path: str, method: str, parameters: dict[str, str], body: Any) -> None:
     """The sample models answer 200, literally with the shown answer for the first of a path's examples."""
-    case = api[path][method.upper()].Case(path_parameters=parameters, body=body, media_type="application/json")
+    case = api()[path][method.upper()].Case(path_parameters=parameters, body=body, media_type="application/json")
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
     if body == shown(path)[0].values[3]:
-        example = api.raw_schema["paths"][path][method]["responses"]["200"]["content"]["application/json"]["example"]
+        example = PATHS[path][method]["responses"]["200"]["content"]["application/json"]["example"]
         assert plain(answer.json()) == plain(example)
 
 
@@ -234,23 +239,20 @@ def test_every_example_of_v1_is_answered(path: str, method: str, parameters: dic
 def test_what_is_told_of_a_loaded_model_is_what_is_shown(path: str) -> None:
     """They are status and metadata of the sample model, once it has predicted."""
     values = {"model": "half_plus_three", "version": "123", "label": LABEL}
-    loading = api["/v1/models/{model}:predict"]["POST"]
+    loading = api()["/v1/models/{model}:predict"]["POST"]
     loading.Case(
         path_parameters={"model": values["model"]}, body={"instances": [1]}, media_type="application/json"
     ).call()
-    answer = api[path]["GET"].Case(path_parameters=at(path, values)).call_and_validate()
-    assert (
-        answer.json()
-        == api.raw_schema["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
-    )
+    answer = api()[path]["GET"].Case(path_parameters=at(path, values)).call_and_validate()
+    assert answer.json() == PATHS[path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
 
 
 @pytest.mark.parametrize("path", V1_PATHS)
 def test_a_wrong_method_under_v1_is_a_malformed_request(path: str) -> None:
     """It is TF Serving's 400 in place of 405, as the description says."""
     values = at(path, {"model": "half_plus_three", "version": "123", "label": LABEL})
-    method, operation = next(iter(api.raw_schema["paths"][path].items()))
-    answer = api[path][method.upper()].Case(method="PUT", path_parameters=values).call()
+    method, operation = next(iter(PATHS[path].items()))
+    answer = api()[path][method.upper()].Case(method="PUT", path_parameters=values).call()
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("Malformed request: PUT /v1/models/half_plus_three")
     validate(resolved(operation["responses"]["400"])["content"]["application/json"]["schema"], answer.json())

@@ -1,5 +1,6 @@
 """The published OpenAPI description of GRPS's routes is held against the application over the sample models."""
 
+import functools
 import hashlib
 import shutil
 from base64 import b64encode
@@ -10,13 +11,11 @@ from typing import Any, Final
 import httpx
 import numpy as np
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
-from schemathesis import GenerationMode
-from schemathesis.config import SchemathesisConfig
 
+from tests.support.fuzzer import MODES, described, requests
 from tests.support.openapi import DOCUMENT, JSON, OCTETS, ROOT, ask, nested, plain, resolved, serving
 
 PREFIX: Final = "/grps/v1"
@@ -38,26 +37,30 @@ OPERATIONS: Final = [
 ]
 
 
-app = serving()
-api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
 bounded = settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@functools.cache
+def predict() -> Any:
+    """Returns schemathesis's view of an inference."""
+    return described(serving(), CONFIG)[PREDICT]["POST"]
 
 
 def predicted(body: Any, query: dict[str, str] | None = None, media: str = JSON) -> Any:
     """Returns the answer to an inference, which must be as described."""
-    case = api[PREDICT]["POST"].Case(query=query or {}, body=body, media_type=media)
+    case = predict().Case(query=query or {}, body=body, media_type=media)
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
     return answer
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("mode", MODES)
 @given(data=st.data())
 @bounded
-def test_answers_of_a_model_that_is_there_are_as_described(mode: GenerationMode, data: st.DataObject) -> None:
+def test_answers_of_a_model_that_is_there_are_as_described(mode: str, data: st.DataObject) -> None:
     """The schema allows some of the messages and forbids others; all get past the name, to the sample models."""
     query = {"model": data.draw(st.sampled_from([*HALF, "iris-1", "strings"]))}
-    case = data.draw(api[PREDICT]["POST"].as_strategy(generation_mode=mode, query=query))
+    case = data.draw(requests(predict(), mode, query=query))
     case.call_and_validate()
 
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.config import SchemathesisConfig
 
 from core.dialects import DIALECTS
 from handler.edge.app import App
 from handler.edge.protocols import dialects_of
 from handler.settings import Settings
 from tests.protocols.openapi.test_answers import CONFIG
+from tests.support import fuzzer
+from tests.support.fuzzer import MODES, NEGATIVE, requests
 from tests.support.openapi import DOCUMENT, ROOT, ask
 
 VERTEX = "/v1/endpoints/1"
@@ -61,10 +60,7 @@ def apps(folder: Path) -> Iterator[dict[str, App]]:
 def apis(apps: dict[str, App]) -> dict[str, Any]:
     """Return what schemathesis reads of each platform's description."""
     config = {**CONFIG, "operations": [*CONFIG["operations"], *OWN]}
-    return {
-        name: schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(config))
-        for name, app in apps.items()
-    }
+    return {name: fuzzer.described(app, config) for name, app in apps.items()}
 
 
 def described(app: App) -> Any:
@@ -97,12 +93,12 @@ def test_the_example_of_the_platforms_inference_is_answered(apps: dict[str, App]
     assert ask(app, app.settings.contract.infer, example).json()["predictions"]
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("platform", ["mlflow", "several"])
 @given(data=st.data())
 @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_on_a_platforms_routes_is_as_described(
-    apis: dict[str, Any], platform: str, mode: GenerationMode, data: st.DataObject
+    apis: dict[str, Any], platform: str, mode: str, data: st.DataObject
 ) -> None:
     """That holds for wrong bodies, types and names; MLflow's errors have a form of their own."""
     api = apis[platform]
@@ -111,6 +107,6 @@ def test_every_answer_on_a_platforms_routes_is_as_described(
     ]
     operation = api[data.draw(st.sampled_from(own))]
     method = data.draw(st.sampled_from(list(operation)))
-    if mode is GenerationMode.NEGATIVE and method == "GET":
+    if mode == NEGATIVE and method == "GET":
         return  # nothing is left to be wrong
-    data.draw(operation[method].as_strategy(generation_mode=mode)).call_and_validate()
+    data.draw(requests(operation[method], mode)).call_and_validate()

@@ -1,20 +1,18 @@
 """schemathesis sends models what their typed operations allow and what these forbid."""
 
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.config import SchemathesisConfig
 
+from handler.edge.app import App
 from tests.protocols.openapi.test_answers import CONFIG
+from tests.support import fuzzer
+from tests.support.fuzzer import MODES, requests
 from tests.support.openapi import ROOT, ask, serving
 from tests.support.zoo.models import identity, total
 
@@ -43,44 +41,50 @@ SIGNED = {
     "coded": ("UINT8", [None, 3]),
     "usual": ("INT16", [None]),
 }
-repository = tempfile.TemporaryDirectory(prefix="dragoman-typed-")
-root = Path(repository.name)
-for name in SAMPLES:
-    (root / name).symlink_to(ROOT / "models" / name)
-for name, of in (MADE | SIGNED).items():
-    (root / name / "1").mkdir(parents=True)
-    (root / name / "1" / "model.onnx").write_bytes(identity(*of).SerializeToString())
-for name, signature in SIGNATURES.items():
-    (root / name / "model-settings.json").write_text(json.dumps({"signatures": {"serving_default": signature}}))
-(root / "total" / "1").mkdir(parents=True)
-(root / "total" / "1" / "model.onnx").write_bytes(total().SerializeToString())
-(root / "several" / "model-settings.json").write_text(json.dumps({"signatures": SEVERAL}))
 AMOUNT = {"method": "regress", "inputs": {"n": "INPUT0"}, "outputs": {"outputs": "OUTPUT0"}}
-(root / "amount" / "model-settings.json").write_text(json.dumps({"signatures": {"amount": AMOUNT}}))
-app = serving(root, NON_FINITE="null")  # -Infinity, as TF Serving writes it, is not JSON: no validator reads it
-for name in (*MODELS, *SIGNED):  # only models in memory have typed operations
-    ask(app, f"/v2/models/{name}", method="GET").raise_for_status()
-api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
+SETTINGS = {
+    **{name: {"signatures": {"serving_default": signature}} for name, signature in SIGNATURES.items()},
+    "several": {"signatures": SEVERAL},
+    "amount": {"signatures": {"amount": AMOUNT}},
+}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _models() -> Iterator[None]:
-    """Removes the models at the end."""
-    yield
-    repository.cleanup()
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """Offers an application with all of the models in memory: only those have typed operations."""
+    root = tmp_path_factory.mktemp("typed")
+    for name in SAMPLES:
+        (root / name).symlink_to(ROOT / "models" / name)
+    made = {name: identity(*of) for name, of in (MADE | SIGNED).items()} | {"total": total()}
+    for name, model in made.items():
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "1" / "model.onnx").write_bytes(model.SerializeToString())
+    for name, chosen in SETTINGS.items():
+        (root / name / "model-settings.json").write_text(json.dumps(chosen))
+    running = serving(root, NON_FINITE="null")  # -Infinity, as TF Serving writes it, is not JSON: no validator reads it
+    for name in (*SAMPLES, *made):
+        ask(running, f"/v2/models/{name}", method="GET").raise_for_status()
+    yield running
+    running.close()
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.fixture(scope="module")
+def api(app: App) -> Any:
+    """Returns schemathesis's view of the application."""
+    return fuzzer.described(app, CONFIG)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("path", [
     *(path.format(model) for model in MODELS for path in ("/v2/models/{}/infer", "/v1/models/{}:predict")),
     "/v1/models/several:predict", "/v1/models/several:classify", "/v1/models/amount:regress",
 ])  # fmt: skip
 @given(data=st.data())
 @settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_every_answer_of_a_model_is_as_described(mode: GenerationMode, path: str, data: st.DataObject) -> None:
+def test_every_answer_of_a_model_is_as_described(api: Any, mode: str, path: str, data: st.DataObject) -> None:
     """Wrong names, datatypes, ranks and sizes are refused; whatever else comes, the answer has its described form."""
     operation = api[path]["POST"]
-    data.draw(operation.as_strategy(generation_mode=mode)).call_and_validate()
+    data.draw(requests(operation, mode)).call_and_validate()
 
 
 @pytest.mark.parametrize(("model", "shape", "good", "bad"), [
@@ -89,7 +93,9 @@ def test_every_answer_of_a_model_is_as_described(mode: GenerationMode, path: str
     ("three", [3], [[1, 2, 3]], [[1, 2], [1, 2, 3, 4], [[1, 2, 3]]]),
     ("scalar", [], [[1]], []),
 ])  # fmt: skip
-def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], good: list[Any], bad: list[Any]) -> None:
+def test_fixed_sizes_are_part_of_the_description(
+    app: App, model: str, shape: list[int], good: list[Any], bad: list[Any]
+) -> None:
     """Each size that is fixed is the only one that a shape may have; elements are as many, flat and nested."""
     document = json.loads(ask(app, "/openapi.json", method="GET").content)
     schema = {"$ref": f"#/components/schemas/{model}_InferRequest", "components": document["components"]}
@@ -135,7 +141,9 @@ def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], g
     ("total", [{"inputs": [1, 2]}, {"inputs": {"x": [1]}}], [{"instances": [1, 2]}, {"instances": [{"x": 1}]}]),
     ("iris:classify", [{"examples": [{"x": [1, 2, 3, 4]}]}], [{"examples": [{"x": 1}]}]),
 ])  # fmt: skip
-def test_rows_and_columns_are_described_as_they_are_taken(model: str, good: list[Any], bad: list[Any]) -> None:
+def test_rows_and_columns_are_described_as_they_are_taken(
+    app: App, model: str, good: list[Any], bad: list[Any]
+) -> None:
     """A request under /v1 fits the model's type if, and only if, the model answers it."""
     document = json.loads(ask(app, "/openapi.json", method="GET").content)
     path = f"/v1/models/{model}" if ":" in model else f"/v1/models/{model}:predict"

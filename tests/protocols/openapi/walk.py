@@ -10,7 +10,7 @@ from tests.protocols.openapi.test_answers import _samples, api
 __all__ = ["_samples"]  # the fixture, which holds for this module, too
 
 
-@api.parametrize()
+@api().parametrize()
 def test_every_answer_is_as_described(case: Case) -> None:
     """The test covers statuses, headers, media types and bodies, for valid and invalid requests and wrong methods."""
     case.call_and_validate()
