@@ -170,6 +170,35 @@ def test_a_forged_token_is_refused(app: App, issuer: Issuer, forge: Callable[[Is
     assert (reply.status, list(reply.json())) == (401, ["error"])
 
 
+def test_keys_of_different_kinds_can_share_an_id(issuer: Issuer, tmp_path: Path) -> None:
+    """The algorithm of the token chooses the key (RFC 7517 4.5). A key can be listed once for each algorithm."""
+    rsa_key, ec_key = json.loads(issuer.document)["keys"]
+    shared = [rsa_key | {"alg": "PS256"}, rsa_key | {"alg": "RS256"}, ec_key]
+    for keys in (shared, shared[::-1]):
+        jwks_file = tmp_path / "jwks.json"
+        jwks_file.write_text(json.dumps({"keys": [each | {"kid": "shared"} for each in keys]}))
+        with closing(make(**issuer.settings("jwt") | {"JWT_JWKS": str(jwks_file)})) as app:
+            for key, algorithm, status in (
+                (issuer.rsa, "RS256", 200),
+                (issuer.rsa, "PS256", 200),
+                (issuer.ec, "ES256", 200),
+                (issuer.rsa, "RS512", 401),
+            ):
+                token = jwt.encode(issuer.claims("read"), key, algorithm, {"kid": "shared"})
+                assert ask(app, "GET", MODELS, bearer(token)).status == status
+
+
+@pytest.mark.parametrize("unusable", [{"alg": "none"}, {"key_ops": ["encrypt"]}, {"key_ops": 1}, {"use": "enc"}])
+def test_a_key_that_is_not_for_signatures_is_left_out(issuer: Issuer, tmp_path: Path, unusable: Any) -> None:
+    """The other keys of the set stay valid."""
+    rsa_key, ec_key = json.loads(issuer.document)["keys"]
+    jwks_file = tmp_path / "jwks.json"
+    jwks_file.write_text(json.dumps({"keys": [rsa_key | unusable, ec_key | {"key_ops": ["verify"]}]}))
+    with closing(make(**issuer.settings("jwt") | {"JWT_JWKS": str(jwks_file)})) as app:
+        for kid, status in (("rsa", 401), ("ec", 200)):
+            assert ask(app, "GET", MODELS, bearer(issuer.token("read", kid=kid))).status == status
+
+
 def test_a_clock_may_differ_by_some_seconds(app: App, issuer: Issuer) -> None:
     """DRAGOMAN_JWT_LEEWAY is 30 seconds by default."""
     token = issuer.token("read", exp=time.time() - 10, nbf=time.time() + 10)

@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from core.errors import ServerBusy, Unauthenticated
+from core.records import NamedTuple
 from handler.edge.gate.key_file import KeyFile
 from handler.edge.leaving import landed
 from handler.settings import InvalidSettings
@@ -37,8 +38,19 @@ MOST_KEYS: Final = 256
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 KINDS: Final = ("RSA", "EC", "OKP")
 """The asymmetric kinds of keys. A symmetric one in a public set would let every reader of it sign tokens."""
-Keys = Mapping[str, tuple[Any, str | None]]
-"""The keys by key id, "" without one: the public key, and the only algorithm that its issuer uses it for, or None."""
+OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
+"""The algorithms of an RSA key. A key on a curve has one."""
+
+
+class PublicKey(NamedTuple):
+    """A key of a set. `kid`: its id, "" without one. `algorithms`: those that its issuer may use it for."""
+
+    kid: str
+    key: Any
+    algorithms: frozenset[str]
+
+
+Keys = Sequence[PublicKey]
 
 
 class JwkSet:
@@ -63,22 +75,25 @@ class JwkSet:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InvalidSettings(f"DRAGOMAN_JWT_JWKS cannot be read: {reason}") from None
 
-    async def key(self, kid: str) -> tuple[Any, str | None]:
-        """Returns the key with an id, and its algorithm; without an id, the only one.
+    async def key(self, kid: str, algorithm: str) -> Any:
+        """Returns the key with an id, for an algorithm; without an id, the only one.
 
         Raises Unauthenticated, ServerBusy.
         """
         self._renew()
         found = self._find(kid)
-        if found is None and self._may_ask():
+        if not found and self._may_ask():
             self._start()
         flight = self._flight
-        if found is None and flight is not None:
+        if not found and flight is not None:
             await landed(flight, SECONDS)
             self._land()
             found = self._find(kid)
-        if found is not None:
-            return found
+        if found:
+            fitting = [each.key for each in found if algorithm in each.algorithms]
+            if not fitting:
+                raise Unauthenticated("the token is not valid: its algorithm is not that of its key")
+            return fitting[-1]
         if self._keys is None or self._has_failed or (flight is not None and not flight.done()):
             pause = (
                 FIRST_COOLDOWN if self._keys is None else max(FIRST_COOLDOWN, self._begun + COOLDOWN - time.monotonic())
@@ -86,11 +101,12 @@ class JwkSet:
             raise ServerBusy("the keys that tokens are signed with cannot be fetched at the moment", retry_after=pause)
         raise Unauthenticated("the token is signed with a key that its issuer does not publish")
 
-    def _find(self, kid: str) -> tuple[Any, str | None] | None:
-        keys = self._keys or {}
+    def _find(self, kid: str) -> Keys:
+        """Returns the keys with an id: keys of different kinds can share one (RFC 7517 4.5)."""
+        keys = self._keys or ()
         if kid:
-            return keys.get(kid)
-        return next(iter(keys.values())) if len(keys) == 1 else None
+            return [each for each in keys if each.kid == kid]
+        return keys if len(keys) == 1 else ()
 
     def _may_ask(self) -> bool:
         pause = FIRST_COOLDOWN if self._keys is None and self._flight is None else COOLDOWN
@@ -182,12 +198,17 @@ def _parsed(document: bytes) -> Keys:
         members = json.loads(document)["keys"][:MOST_KEYS]
     except (KeyError, TypeError, RecursionError):
         raise ValueError("it is not a JWK set") from None
-    keys: dict[str, tuple[Any, str | None]] = {}
+    keys: list[PublicKey] = []
     for member in members:
         if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":
             continue
-        with suppress(jwt.PyJWTError, ValueError, TypeError, KeyError):
-            keys[str(member.get("kid", ""))] = jwt.PyJWK(member).key, member.get("alg")
+        with suppress(Exception):  # PyJWT raises NotImplementedError for the algorithm "none"
+            if "verify" not in member.get("key_ops", ("verify",)):  # RFC 7517 4.3
+                continue
+            made = jwt.PyJWK(member)
+            is_any = member["kty"] == "RSA" and member.get("alg") is None
+            algorithms = OF_RSA if is_any else frozenset((made.algorithm_name,))
+            keys.append(PublicKey(str(member.get("kid", "")), made.key, algorithms))
     if not keys:
         raise ValueError("it has no key for signatures")
     return keys
