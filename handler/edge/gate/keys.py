@@ -30,6 +30,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 LARGEST_FILE: Final = 4 * 1024 * 1024
 COLUMNS: Final = range(3, 5)
+MEMBERS: Final = frozenset(("name", "sha256", "rights", "models"))
 ENCODING: Final = "utf-8-sig"
 """UTF-8, with or without the mark with which editors on Windows begin a file."""
 
@@ -118,8 +119,8 @@ def _documents(text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entries, list):
         raise InvalidKeys("expected a list of keys")
     for number, entry in enumerate(entries, 1):
-        if not isinstance(entry, dict):
-            raise InvalidKeys(f"entry {number}: expected an object with name, sha256, rights and models")
+        if not isinstance(entry, dict) or entry.keys() - MEMBERS:  # a mistyped "models" must not permit every model
+            raise InvalidKeys(f"entry {number}: expected an object with only name, sha256, rights and models")
         yield f"entry {number}", {"models": [EVERY], **entry}
 
 
