@@ -6,12 +6,12 @@ import { address, ask, errorIn, keep, key, pageAt } from "./network.js";
 
 // Shows the page at this address, with the key, in place of the one that asked for it.
 async function enter() {
-  const { ok, page } = await pageAt(location.href);
+  const { ok, page } = await pageAt(location.href).catch(() => ({}));
   if (!ok) {
-    const why = find("#why", page)?.textContent;
+    const why = page ? find("#why", page)?.textContent : "The server does not answer: try again.";
     if (why === undefined) return show(page); // there is no such page, for a caller with a key
     find("#why").textContent = key() ? why : find("#why").textContent;
-    keep("");
+    if (page) keep("");
     find("#sign-in").hidden = false;
     return undefined;
   }
@@ -28,7 +28,12 @@ function signIn() {
   const form = find("#sign-in");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    keep(find("#key").value.trim());
+    const text = find("#key").value.trim();
+    if (!/^[!-~]+$/.test(text)) { // no header could hold it: it was copied with an invisible character, say
+      find("#why").textContent = "The key has a character that no key can have. Expected ASCII without blanks.";
+      return;
+    }
+    keep(text);
     enter();
   });
   if (key()) {

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-EXPECTED = re.compile(r"Failed to load resource: .* status of (400|401|403|404|503) ")
+EXPECTED = re.compile(r"Failed to load resource: (.* status of (400|401|403|404|503) |net::ERR_INTERNET_DISCONNECTED)")
 """What a browser writes for an answer that a scenario asks for; a script's error reads otherwise."""
 expect.set_options(timeout=60_000)
 
