@@ -8,16 +8,31 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from onnx import helper
 
 from tests.e2e.tools import HOME, environment, node_modules, require
 from tests.support.openapi import ROOT
 from tests.support.server import HOST, UVICORN, Server, running, serve
-from tests.support.zoo.models import identity
+from tests.support.zoo.models import adds, graph, identity
 
 HERE = Path(__file__).with_name("browser")
 KEY = "dgm_console"
 MANY = 300
 LONG = "long" * 60
+MODELS = {
+    "files": {
+        "pictures": identity("FP32", [None, 3, 2, 2]),
+        "large": identity("FP32", [None, 3, 64, 64]),
+        "words": identity("BYTES", [None]),
+    },
+    "digits": {
+        "ids": adds(2**53),
+        "names": graph(
+            "names", [helper.make_node("Identity", [LONG], ["y"])], [(LONG, "FP32", [1])], [("y", "FP32", [1])]
+        ),
+    },
+}
+"""Further models of a scenario."""
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +51,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
     if request.param == "screens":
         shutil.copytree(models / "species", models / LONG)
-    if request.param == "files":
-        for name, size in (("pictures", 2), ("large", 64)):
-            (models / name / "1").mkdir(parents=True)
-            model = identity("FP32", [None, 3, size, size])
-            (models / name / "1" / "model.onnx").write_bytes(model.SerializeToString())
+    for name, model in MODELS.get(request.param, {}).items():
+        (models / name / "1").mkdir(parents=True)
+        (models / name / "1" / "model.onnx").write_bytes(model.SerializeToString())
     with ExitStack() as stack:
         if request.param == "staged":
             arguments = ["-m", "uvicorn", "tests.e2e.browser.staged:app", "--host", HOST, *UVICORN, "--port"]
@@ -68,7 +81,10 @@ def served(scenario: str, models: Path, log: Path) -> "ExitStack | Server":
     ("address", "scenario"),
     [
         (name, name)
-        for name in ("protocols", "failing", "files", "live", "many", "screens", "keyboard", "staged", "behind_a_key")
+        for name in (
+            *("protocols", "digits", "failing", "files", "live", "many", "screens", "keyboard", "staged"),
+            "behind_a_key",
+        )
     ],
     indirect=["address"],
 )

@@ -39,12 +39,13 @@ export class Field {
     return count(shape) <= SHOWN ? nested(Array(count(shape)).fill(one), shape) : [];
   }
 
-  // Decides whether rows and columns are the better form: up to two axes, and not too many.
+  // Decides whether rows and columns are the better form: up to two axes, and not too many. A field has no ends of lines.
   fits(value) {
     const rank = this.input.shape?.length;
     if (rank !== 1 && rank !== 2) return false;
     try {
-      const { shape } = flattened(value);
+      const { shape, data } = flattened(value);
+      if (data.some((each) => /[\r\n]/.test(each))) return false;
       return shape.length === rank && (shape[1] ?? 1) <= WIDEST && count(shape) <= MOST && count(shape) > 0;
     } catch {
       return false;

@@ -95,9 +95,26 @@ export function npy(bytes) {
   return { shape, data: Array.from({ length: count(shape) }, (_, index) => read(view, start + length + index * size)) };
 }
 
+// Returns the cells of each line that is not blank. Quoted ones may hold separators, quotes and ends of lines (RFC 4180).
+function cells(text) {
+  const [separator] = /[,;\t]/.exec(text.replace(/"(?:[^"]|"")*"/g, "")) ?? [","];
+  const end = `(${separator}|\\r\\n?|\\n|$)`;
+  const next = new RegExp(` *"((?:[^"]|"")*)" *${end}|([^${separator}\\r\\n]*)${end}`, "y");
+  const rows = [];
+  for (let row = [], ended; ended !== "";) {
+    const [, quotes, after, plain, last] = next.exec(text);
+    row.push(quotes === undefined ? plain.trim() : quotes.replaceAll('""', '"'));
+    ended = after ?? last;
+    if (ended === separator) continue;
+    if (quotes !== undefined || row.length > 1 || row[0] !== "") rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
 // Returns the rows of a CSV file. A first row of names is left out.
 export function csv(text, datatype) {
-  const rows = text.split(/\r?\n/).filter((line) => line.trim()).map((line) => line.split(/[,;\t]/).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1")));
+  const rows = cells(text);
   if (!rows.length) throw new Error("the CSV file is empty");
   const isHead = !isText(datatype) && rows[0].some((cell) => cell !== "" && Number.isNaN(Number(cell)));
   const found = flattened(isHead ? rows.slice(1) : rows);

@@ -109,6 +109,12 @@ def files(url: str, axe: Path, _: str) -> None:
         expect(page.locator(".field .told")).to_contain_text("not an .npy file")
         page.get_by_role("button", name="Add a row").click()
         assert "Row 3: " in send(page)
+        form(page, url, "words")
+        quoted = b'"Smith, John"\r\n"say ""yes"""\r\n"two\nlines"\r\n'
+        page.set_input_files("input[type=file]", [{"name": "words.csv", "mimeType": "", "buffer": quoted}])
+        expect(page.locator(".field .told")).to_contain_text("words.csv has the shape [3]")
+        send(page)
+        assert page.locator("#answer .grid td").all_text_contents() == ["Smith, John", 'say "yes"', "two\nlines"]
         form(page, url, "pictures")
         page.set_input_files("input[type=file]", [{"name": "red.png", "mimeType": "image/png", "buffer": red(6, 4)}])
         expect(page.locator(".field .told")).to_contain_text("red.png has the shape [1, 3, 2, 2]")
