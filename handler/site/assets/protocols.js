@@ -3,7 +3,7 @@
 // A request is { path, headers, body }, where body is text or bytes. An answer is read into { outputs } or
 // { explanations }; an output is { name, datatype, shape, data }.
 
-import { encoded, flattened, fromBytes, isText, isWhole, nested, toBytes } from "./tensors.js";
+import { encoded, flattened, fromBytes, isText, isWhole, json, nested, toBytes, whole } from "./tensors.js";
 
 const JSON_TYPE = { "content-type": "application/json" };
 const decode = (bytes) => new TextDecoder().decode(bytes);
@@ -47,7 +47,7 @@ const v2 = {
     return tensors.some((tensor) => tensor.datatype === "BF16") ? "JSON has no BF16: use V2 binary." : "";
   },
   request: (model, tensors) => ({ path: `v2/models/${place(model)}/infer`, headers: JSON_TYPE, body: pretty({ inputs: tensors.map(plain) }) }),
-  read: (_, bytes) => ({ outputs: JSON.parse(decode(bytes)).outputs }),
+  read: (_, bytes) => ({ outputs: json(decode(bytes)).outputs }),
 };
 
 const v2Binary = {
@@ -70,7 +70,7 @@ const v2Binary = {
   },
   read(headers, bytes) {
     const length = Number(headers.get("inference-header-content-length") ?? bytes.length);
-    const { outputs } = JSON.parse(decode(bytes.slice(0, length)));
+    const { outputs } = json(decode(bytes.slice(0, length)));
     let at = length;
     for (const output of outputs) {
       const size = output.parameters?.binary_data_size;
@@ -88,8 +88,8 @@ const jsonElement = (element) => (element instanceof Uint8Array ? { b64: binary(
 
 function columns(model, tensors) {
   const signature = model.signatures.find((each) => each.name === "serving_default");
-  const aliases = Object.fromEntries(Object.entries(signature?.inputs ?? {}).map(([alias, tensor]) => [tensor, alias]));
-  return tensors.map((tensor) => [aliases[tensor.name] ?? tensor.name, nested(tensor.data.map(jsonElement), tensor.shape), tensor.shape]);
+  const aliases = new Map(Object.entries(signature?.inputs ?? {}).map(([alias, tensor]) => [tensor, alias]));
+  return tensors.map((tensor) => [aliases.get(tensor.name) ?? tensor.name, nested(tensor.data.map(jsonElement), tensor.shape), tensor.shape]);
 }
 
 // Rows where every input has the same number of them, else columns. A table's column, [any, 1], has plain values.
@@ -106,7 +106,7 @@ function v1Body(model, tensors) {
   return { inputs: found.length === 1 ? found[0][1] : Object.fromEntries(found.map(([name, value]) => [name, value])) };
 }
 
-const kind = (data) => (data.every((each) => typeof each === "number") ? "number" : data.every((each) => typeof each === "boolean") ? "BOOL" : "BYTES");
+const kind = (data) => (data.every((each) => ["number", "bigint"].includes(typeof each)) ? "number" : data.every((each) => typeof each === "boolean") ? "BOOL" : "BYTES");
 
 function column(name, value) {
   try {
@@ -135,7 +135,7 @@ const v1 = {
   about: "KServe's V1 and TensorFlow Serving's REST API: rows of JSON.",
   bars: () => "",
   request: (model, tensors) => ({ path: `v1/models/${place(model)}:predict`, headers: JSON_TYPE, body: pretty(v1Body(model, tensors)) }),
-  read: (_, bytes, model) => ({ outputs: v1Outputs(model, JSON.parse(decode(bytes))).filter(Boolean) }),
+  read: (_, bytes, model) => ({ outputs: v1Outputs(model, json(decode(bytes))).filter(Boolean) }),
 };
 
 const explain = {
@@ -169,11 +169,11 @@ const grps = {
     return { path: "grps/v1/infer/predict", headers: JSON_TYPE, body: pretty({ model: model.name, gtensors: { tensors: written } }) };
   },
   read(_, bytes) {
-    const body = JSON.parse(decode(bytes));
+    const body = json(decode(bytes));
     const outputs = (body.gtensors?.tensors ?? []).map((each) => {
       const datatype = BY_GRPS[each.dtype] ?? "BYTES";
       const data = each[`flat_${GRPS[datatype]}`] ?? [];
-      return { name: each.name ?? "", datatype, shape: (each.shape ?? [data.length]).map(Number), data: isWhole(datatype) ? data.map(Number) : data };
+      return { name: each.name ?? "", datatype, shape: (each.shape ?? [data.length]).map(Number), data: isWhole(datatype) ? data.map(whole) : data };
     });
     return { outputs };
   },
@@ -200,7 +200,7 @@ function called(output, raw) {
   const shape = (output.shape ?? []).map(Number);
   if (raw !== undefined) return { name, datatype, shape, data: fromBytes(unread(raw), datatype) };
   const elements = Object.values(output.contents ?? {})[0] ?? [];
-  const data = isText(datatype) ? elements.map((each) => decode(unread(each))) : datatype === "BOOL" ? elements : elements.map(Number);
+  const data = isText(datatype) ? elements.map((each) => decode(unread(each))) : datatype === "BOOL" ? elements : elements.map(isWhole(datatype) ? whole : Number);
   return { name, datatype, shape, data };
 }
 

@@ -5,6 +5,15 @@ const WHOLE = /^(U?INT)(8|16|32|64)$/;
 export const isText = (datatype) => datatype === "BYTES";
 export const isWhole = (datatype) => WHOLE.test(datatype);
 
+// Returns a whole number as it is: one that a double cannot hold becomes a BigInt.
+export const whole = (value) => (Number.isSafeInteger(Number(value)) ? Number(value) : BigInt(value));
+
+// Returns the value of a JSON text. Browsers without the source of a number round the whole ones that a double cannot hold.
+export function json(text) {
+  if (!/[[,:\s-]\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_, value, context) => (typeof value === "number" && /^-?\d{16,}$/.test(context?.source ?? "") ? whole(context.source) : value));
+}
+
 export const count = (shape) => shape.reduce((product, size) => product * size, 1);
 
 // Returns one element. Throws an Error that names the text and what was expected.
@@ -202,7 +211,7 @@ export function fromBytes(bytes, datatype) {
     return data;
   }
   const [size, , get] = WIDE[datatype];
-  const form = { BOOL: Boolean, FP16: half, BF16: brain }[datatype] ?? Number;
+  const form = { BOOL: Boolean, FP16: half, BF16: brain }[datatype] ?? (isWhole(datatype) ? whole : Number);
   return Array.from({ length: bytes.length / size }, (_, index) => form(view[get](index * size, true)));
 }
 

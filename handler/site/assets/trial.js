@@ -77,9 +77,9 @@ export class Trial {
 
   draw() {
     const { model } = this;
-    const examples = Object.fromEntries((model.example?.inputs ?? []).map((each) => [each.name, each]));
+    const examples = new Map((model.example?.inputs ?? []).map((each) => [each.name, each]));
     const changed = () => this.write();
-    this.fields = model.inputs === null ? [new RawField(changed)] : model.inputs.map((input) => new Field(input, examples[input.name], changed));
+    this.fields = model.inputs === null ? [new RawField(changed)] : model.inputs.map((input) => new Field(input, examples.get(input.name), changed));
     const protocols = PROTOCOLS.filter((protocol) => protocol.id !== "explain" || model.explains);
     this.send = el("button", { type: "submit", class: "primary" }, "Send");
     this.why = el("p", { class: "told", role: "status" });

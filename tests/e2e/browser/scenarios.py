@@ -92,6 +92,18 @@ def failing(url: str, axe: Path, _: str) -> None:
         checked(page)
 
 
+def digits(url: str, axe: Path, _: str) -> None:
+    """An answer shows every digit of a whole number that no double can hold, in each protocol."""
+    with browsing(url, axe) as page:
+        form(page, url, "ids")
+        for protocol in PROTOCOLS:
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            assert send(page).startswith("200 in "), protocol
+            assert page.locator("#answer .grid td").all_text_contents() == ["9007199254740993"], protocol
+        form(page, url, "names")
+        checked(page)
+
+
 def files(url: str, axe: Path, _: str) -> None:
     """A CSV file, an array of numpy and an image become the input's rows."""
     rows = [5.1, 3.5, 1.4, 0.2, 6.3, 3.3, 6.0, 2.5]
@@ -352,7 +364,7 @@ def pictures(url: str, axe: Path, folder: str) -> None:
 
 SCENARIOS: dict[str, Scenario] = {
     each.__name__: each
-    for each in (protocols, failing, files, live, many, screens, keyboard, staged, behind_a_key, pictures)
+    for each in (protocols, digits, failing, files, live, many, screens, keyboard, staged, behind_a_key, pictures)
 }
 
 if __name__ == "__main__":
