@@ -134,9 +134,10 @@ def open_store(settings: Settings) -> Store:
     scheme = scheme if separator else "file"
     kind = plugins.find(scheme, STORES, "dragoman.stores")
     if kind is None:
+        # What follows the scheme can hold a secret, such as the keys of s3a:// or the signature of abfss://.
         expected = f"expected a directory or one of {', '.join(f'{known}://' for known in STORES)}"
         raise InvalidSettings(
-            f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}"
+            f"DRAGOMAN_REPOSITORY begins with {f'{scheme[:32]}://'!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}"
         )
     if settings.is_loose and scheme == "file":
         kind = plugins.resolve(LOOSE)

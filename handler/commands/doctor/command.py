@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 BUILT: Final = Path(".aws-sam/build")
 ONNX: Final = "model.onnx"
-LOGIN: Final = re.compile(r"//[^/@]*@")
+LOGIN: Final = re.compile(r"//(?:[^/@]*|[^/:@]*:[^@]*)@")
 """Credentials in a URI. They are a fault, and not for a report."""
 ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
@@ -242,9 +242,9 @@ class Examination:
 
 
 def _public(uri: str) -> str:
-    """Returns a repository's URI without credentials, and a URL without its query, which can be a signature."""
+    """Returns a repository's URI without credentials, and without a query, which can be a signature."""
     uri = LOGIN.sub("//", uri)
-    return re.split("[?#]", uri)[0] if uri.startswith(("http://", "https://")) else uri
+    return re.split("[?#]", uri)[0] if "://" in uri else uri
 
 
 def _not_a_folder(path: Path) -> str:

@@ -166,9 +166,9 @@ def checked(uri: str) -> str:
         wrong = not parts.hostname or parts.port == 0
     except ValueError:
         wrong, parts = True, urlsplit("")
-    if "@" in parts.netloc:
+    if "@" in (uri if wrong else parts.netloc):
         raise InvalidSettings("DRAGOMAN_REPOSITORY holds credentials, which are not supported for a web server")
-    if parts.query or parts.fragment:  # such as the signature of a shared address
+    if "?" in uri or "#" in uri:  # such as the signature of a shared address
         raise InvalidSettings(f"DRAGOMAN_REPOSITORY has a query or a fragment; {expected}")
     if wrong or not uri.isprintable() or " " in uri:
         raise InvalidSettings(f"DRAGOMAN_REPOSITORY is {uri[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}")

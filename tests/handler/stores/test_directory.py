@@ -140,10 +140,13 @@ def test_the_home_folder_of_nobody_is_a_folder_that_does_not_exist() -> None:
         store.check()
 
 
-def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
-    """The refusal of an unknown scheme names the known ones."""
-    with pytest.raises(InvalidSettings, match="expected a directory or one of file://, s3://"):
-        open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "gopher://x"}))
+@pytest.mark.parametrize("uri", ["gopher://x", "s3a://key:s3cret@b/p", "abfss://c@a.example/p?sig=s3cret"])
+def test_a_store_that_nobody_knows_is_a_wrong_setting(uri: str) -> None:
+    """The refusal of an unknown scheme names it and the known ones. What follows it can be a secret."""
+    expected = f"begins with '{uri.partition('//')[0]}//'; expected a directory or one of file://, s3://"
+    with pytest.raises(InvalidSettings, match=expected) as refusal:
+        open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": uri}))
+    assert "s3cret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("seconds", "year"), [(0.5, 1970), (-1.0, 1969), (3e11, 9999), (-3e11, 1), (2.0**62, 9999)])

@@ -172,6 +172,9 @@ def test_a_server_without_an_index_says_how_to_make_one(
         ("https://h/p#s3cret", "has a query or a fragment; "),
         ("http://h:99999/p", "expected https://host/path, without a query"),
         ("https://user:s3cret@h/p", "holds credentials"),
+        ("https://user:s3cret@h:99999/p", "holds credentials"),
+        ("https://user:s3/cret@h/p", "holds credentials"),
+        ("https://[h/p?sig=s3cret", "has a query or a fragment; "),
     ],
 )
 def test_a_wrong_address_is_refused(uri: str, message: str, tmp_path: Path) -> None:
