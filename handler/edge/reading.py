@@ -24,6 +24,9 @@ SHARE: Final = 4
 """One connection of gRPC for so many of HTTP: calls share connections."""
 KEEPALIVE_MS: Final = 60_000
 """After so long without data the server asks whether the client is still there."""
+METADATA: Final = 32 * 1024
+"""Bytes of a call's metadata, twice those of the longest credential. With grpc's own limits, calls with more than 8 kB
+fail at random, and with more than 16 kB always."""
 IDLE_MS: Final = 300_000
 """A connection without calls is closed; clients connect again by themselves."""
 
@@ -94,8 +97,10 @@ def most_messages(budget: int | None, largest: int) -> int:
 
 
 def options(settings: Settings) -> list[tuple[str, Any]]:
-    """Returns the arguments of the server's channels (grpc, channel_arg_names.h). Metadata have grpc's limit, 16 kB."""
+    """Returns the arguments of the server's channels (grpc, channel_arg_names.h)."""
     return [
+        ("grpc.max_metadata_size", METADATA),  # from here on at random
+        ("grpc.absolute_max_metadata_size", METADATA),  # from here on always
         ("grpc.max_receive_message_length", settings.max_body_bytes),  # inflated, too
         ("grpc.max_send_message_length", -1),
         # Only for the workers of one server: a second server would silently take half of the calls.

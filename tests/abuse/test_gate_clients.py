@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tritonclient.grpc as triton
 
 from tests.support.gated import Issuer, line
 from tests.support.server import Server, serve_rpc
@@ -71,6 +72,17 @@ def test_an_official_client_with_a_wrong_credential_is_refused(server: Server, p
     done = run([sys.executable, "-c", program], server, "dgm_wrong")
     assert done.returncode == 1
     assert re.search("token is not valid|401|Unauthorized", done.stderr), done.stderr
+
+
+def test_a_long_token_is_accepted_over_grpc(server: Server, issuer: Issuer) -> None:
+    """Tokens of callers in many groups have 8 kB and more, which grpc's own limit refuses at random."""
+    token = issuer.token("infer,read", groups="g" * 11_000)
+    headers = {"authorization": f"Bearer {token}"}
+    with triton.InferenceServerClient(server.rpc_netloc) as client:
+        for _ in range(20):
+            assert client.is_model_ready("iris", headers=headers) in (True, False)
+        with pytest.raises(triton.InferenceServerException, match="metadata size exceeds"):
+            client.is_model_ready("iris", headers=headers | {"x-more": "m" * 32_768})
 
 
 @pytest.mark.parametrize(("command", "answer"), CURLS)
