@@ -170,6 +170,17 @@ def test_a_forged_token_is_refused(app: App, issuer: Issuer, forge: Callable[[Is
     assert (reply.status, list(reply.json())) == (401, ["error"])
 
 
+@pytest.mark.parametrize(("claims", "reason"), [
+    ({"sub": 5}, "its sub is not a text"), ({"jti": 5}, "its jti is not a text"),
+    ({"iat": "x"}, "its iat is not a number"),
+    ({"exp": 1}, "it has expired"), ({"nbf": 2**40}, "it is not valid yet"),
+    ({"aud": "others"}, "it is for another audience"), ({"iss": "others"}, "it is from another issuer")])  # fmt: skip
+def test_the_refusal_of_a_token_has_the_reason(app: App, issuer: Issuer, claims: dict[str, Any], reason: str) -> None:
+    """The reason is a fact about the token alone: its issuer's operator can mend it."""
+    reply = ask(app, "GET", MODELS, bearer(signed(issuer, GOOD, issuer.claims(**claims))))
+    assert (reply.status, reply.json()) == (401, {"error": f"the token is not valid: {reason}"})
+
+
 def test_keys_of_different_kinds_can_share_an_id(issuer: Issuer, tmp_path: Path) -> None:
     """The algorithm of the token chooses the key (RFC 7517 4.5). A key can be listed once for each algorithm."""
     rsa_key, ec_key = json.loads(issuer.document)["keys"]

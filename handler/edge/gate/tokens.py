@@ -25,8 +25,11 @@ REASONS: Final = {
     "ExpiredSignatureError": "it has expired",
     "ImmatureSignatureError": "it is not valid yet",
     "InvalidAudienceError": "it is for another audience",
+    "InvalidIssuedAtError": "its iat is not a number",
     "InvalidIssuerError": "it is from another issuer",
+    "InvalidJTIError": "its jti is not a text",
     "InvalidSignatureError": "its signature is wrong",
+    "InvalidSubjectError": "its sub is not a text",
     "MissingRequiredClaimError": "it lacks exp, iss or aud",
 }
 """The texts that clients read for an exception of PyJWT. Each is a fact about their own token."""
