@@ -139,6 +139,7 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     }),
     "http": (HTTP, {
         "Gateway": None, "GatewayStage": None, "Url": None, "HttpRoute.RouteKey": "$default", "HttpPreflight": None,
+        "HttpRootPreflight": None,
         "HttpRoute.AuthorizationType": "NONE", "HttpRoute.AuthorizerId": None, "HttpAuthorizer": None,
         "HttpIntegration.IntegrationUri": {"Ref": "InferenceFunctionAliaslive"},
         "HttpIntegration.PayloadFormatVersion": "2.0",
@@ -149,6 +150,7 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         "HttpRoute.AuthorizationType": "JWT", "HttpRoute.AuthorizerId": {"Ref": "HttpAuthorizer"},
         "HttpAuthorizer.JwtConfiguration": {"Issuer": JWT["JwtIssuer"], "Audience": ["a", "b"]},
         "HttpPreflight.RouteKey": "OPTIONS /{proxy+}", "HttpPreflight.AuthorizationType": "NONE",
+        "HttpRootPreflight.RouteKey": "OPTIONS /", "HttpRootPreflight.AuthorizationType": "NONE",
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "true",
     }),
     "http with signatures": (HTTP | AUTHORIZERS["iam"], {"HttpRoute.AuthorizationType": "AWS_IAM"}),
