@@ -134,6 +134,7 @@ export class Trial {
   async run() {
     const { protocol, model, request } = this;
     if (!request || protocol.offline) return;
+    const shows = (act) => { if (protocol === this.protocol) act(); }; // else another tab was chosen meanwhile
     this.send.disabled = true;
     this.result.replaceChildren(el("p", { class: "soft" }, "Waiting for the answer…"));
     const started = performance.now();
@@ -141,11 +142,11 @@ export class Trial {
       const answer = await ask(address(request.path), { method: "POST", headers: request.headers, body: request.body });
       const bytes = new Uint8Array(await answer.arrayBuffer());
       const took = performance.now() - started;
-      this.show(protocol, model, answer, bytes, took);
+      shows(() => this.show(protocol, model, answer, bytes, took));
     } catch (error) {
-      this.result.replaceChildren(el("p", { class: "bad" }, `No answer: ${error.message}`));
+      shows(() => this.result.replaceChildren(el("p", { class: "bad" }, `No answer: ${error.message}`)));
     }
-    this.send.disabled = false;
+    this.send.disabled = !this.request || Boolean(this.protocol.offline);
     this.live.look();
   }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from driving import browsing, checked
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 MODELS = ("half_plus_three", "iris", "strings", "passengers", "flowers", "numbers", "species")
 PROTOCOLS = ("V2", "V2 binary", "V1", "GRPS", "Connect")
@@ -64,10 +64,28 @@ def protocols(url: str, axe: Path, _: str) -> None:
                     assert page.evaluate("location.host") in shown, (model, protocol, language)
             page.get_by_role("tab", name="gRPC").click()
             expect(page.get_by_role("button", name="Send")).to_be_disabled()
+        late(page, url)
         form(page, url, "passengers")
         page.get_by_role("tab", name="Explain").click()
         assert "Contributions" in send(page)
         expect(page.locator(".bars .fill.less")).not_to_have_count(0)
+
+
+def late(page: Page, url: str) -> None:
+    """An answer that comes when another tab is chosen does not appear there, and does not let that one send."""
+    form(page, url, "iris")
+    page.get_by_role("button", name="Pause").click()
+    held: list[Route] = []
+    page.route("**/infer", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks a handler by an attribute
+    page.get_by_role("tab", name="V2", exact=True).click()
+    with page.expect_request("**/infer"):
+        page.get_by_role("button", name="Send").click()
+    page.get_by_role("tab", name="gRPC").click()
+    with page.expect_response("**/models/iris"):  # the look that follows the answer
+        held[0].continue_()
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    expect(page.locator("#answer")).to_be_empty()
+    page.unroute("**/infer")
 
 
 def failing(url: str, axe: Path, _: str) -> None:
