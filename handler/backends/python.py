@@ -91,7 +91,7 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
     if not callable(predict):
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
     _check_arguments(source.name, predict)
-    inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None) or {})
+    inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None))
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
     spec = model_spec(source, "python", said.inputs or inputs, outputs)

@@ -13,7 +13,7 @@ from core.records import NamedTuple
 from core.signature import EmbeddingTensors
 from core.tensor import TensorSpec
 from handler.settings import parsers, routing
-from handler.settings.checked import Wrong, an_object, members_of, number, texts
+from handler.settings.checked import Unquoted, Wrong, an_object, members_of, number, texts
 
 if TYPE_CHECKING:
     from handler.settings.explainer import ExplainerSettings
@@ -176,10 +176,24 @@ def _optional(members: dict[str, Any], key: str, kind: type, expected: str) -> A
 def described(model: str, metadata: Any) -> tuple[tuple[TensorSpec, ...] | None, tuple[TensorSpec, ...] | None]:
     """Returns the inputs and outputs that a Python model's `metadata` declares. Raises ModelNotLoadable."""
     try:
-        members = an_object(metadata, "metadata")
+        members = an_object(_plain(metadata) or {}, "metadata")
         return _tensors(members, "inputs"), _tensors(members, "outputs")
     except Wrong as wrong:
         raise ModelNotLoadable(f"metadata of model {model!r}: {wrong}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of a module with names in place of other objects than JSON's.
+
+    The text of an object may have a path or anything else, and even its truth can raise. `from importlib import
+    metadata` makes a module of the variable.
+    """
+    if isinstance(value, dict):
+        return {_plain(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_plain, value))
+    is_plain = value is None or isinstance(value, str | int | float)
+    return value if is_plain else Unquoted(f"a Python {type(value).__name__}")
 
 
 def _tensors(members: dict[str, Any], key: str) -> tuple[TensorSpec, ...] | None:

@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from importlib import metadata as metadata_of_packages
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.errors import ModelNotLoadable
@@ -241,3 +244,29 @@ def test_a_python_models_metadata_is_checked_alike() -> None:
     assert outputs is None
     with pytest.raises(ModelNotLoadable, match=r"metadata of model 'm': inputs is 1"):
         model_settings.described("m", {"inputs": 1})
+
+
+class Hostile:
+    """An object whose text and truth are the model's own code."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+    def __bool__(self) -> bool:
+        raise ValueError("neither true nor false")
+
+
+@pytest.mark.parametrize(("metadata", "words"), [
+    (metadata_of_packages, "metadata is a Python module; expected an object"),
+    (Hostile(), "metadata is a Python Hostile; expected an object"),
+    ({"inputs": Hostile()}, "inputs is a Python Hostile; expected an array of tensors"),
+    ({"inputs": [TENSOR | {"datatype": np.float32}]}, "inputs[0].datatype is a Python type; expected one of BOOL, "),
+    ({"inputs": [TENSOR | {"name": Path(__file__)}]}, "inputs[0].name is a Python PosixPath; expected text"),
+    ({"inputs": ({Path(__file__): Path(__file__)},)}, "inputs is ({a Python PosixPath: a Python PosixPath},); "),
+    ({"inputs": [TENSOR | {"shape": (-1,)}]}, "inputs[0].shape is (-1,); expected an array"),
+])  # fmt: skip
+def test_an_object_in_a_python_models_metadata_is_named_by_its_type(metadata: Any, words: str) -> None:
+    """Its text may have a path of this machine: `from importlib import metadata` makes a module of the variable."""
+    with pytest.raises(ModelNotLoadable) as caught:
+        model_settings.described("m", metadata)
+    assert caught.value.message.startswith(f"metadata of model 'm': {words}")
