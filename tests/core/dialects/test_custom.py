@@ -1,6 +1,8 @@
 """core.dialects.custom: whole requests to models, and whatever they answer."""
 
 from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +74,7 @@ def test_head_is_asked_as_get() -> None:
     ([1.5], 200, b"application/json", b"[1.5]"),
     (None, 200, b"application/json", b"null"),
     ((404, {}, "no"), 404, b"text/plain; charset=utf-8", b"no"),
+    ((HTTPStatus.CREATED, {}, "made"), 201, b"text/plain; charset=utf-8", b"made"),
     ((201, {"Content-Type": "text/html", "Content-Length": "9"}, b"<p>"), 201, b"text/html", b"<p>"),
 ])  # fmt: skip
 def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type: bytes, body: bytes) -> None:
@@ -131,7 +134,11 @@ def test_a_generator_is_a_stream() -> None:
 @pytest.mark.parametrize(("result", "words"), [
     ((199, {}, b""), "the status 199; expected 200 to 599"),
     ((True, {}, b""), "the status true"),
-    ((200, [], b""), "headers \\[\\]; expected a dict"),
+    ((200, [], b""), "headers a Python list; expected a dict"),
+    ((200, [Path(__file__)], b""), "headers a Python list; expected a dict"),
+    ((200, {"a": Path(__file__)}, b""), "the header 'a': a Python PosixPath, which"),
+    ((200, {Path(__file__): "a"}, b""), "the header a Python PosixPath: 'a', which"),
+    ((Path(__file__), {}, b""), "the status a Python PosixPath; expected"),
     ((200, {"a b": "c"}, b""), "the header 'a b'"),
     ((200, {"a": "b\r\nc: d"}, b""), "which HTTP cannot carry"),
     ((200, {"a": 1}, b""), "the header 'a': 1"),
@@ -150,11 +157,12 @@ def test_what_http_cannot_carry_is_the_models_failure(result: Any, words: str | 
 def test_a_stream_of_anything_else_breaks_off() -> None:
     """The status line has been sent by then."""
 
-    def numbers() -> Iterator[Any]:
+    def pieces(last: Any) -> Iterator[Any]:
         yield b"1"
-        yield 2
+        yield last
 
-    answer: Any = custom.answer(numbers())
-    assert next(answer.chunks) == b"1"
-    with pytest.raises(ModelFailed, match="http yielded 2; expected bytes or text"):
-        next(answer.chunks)
+    for last, told in ((2, "2"), ({}, "a Python dict"), (Path(__file__), "a Python PosixPath")):
+        answer: Any = custom.answer(pieces(last))
+        assert next(answer.chunks) == b"1"
+        with pytest.raises(ModelFailed, match=f"http yielded {told}; expected bytes or text"):
+            next(answer.chunks)
