@@ -1,5 +1,6 @@
 """core.dialects.custom: whole requests to models, and whatever they answer."""
 
+import gzip
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -166,3 +167,13 @@ def test_a_stream_of_anything_else_breaks_off() -> None:
         assert next(answer.chunks) == b"1"
         with pytest.raises(ModelFailed, match=f"http yielded {told}; expected bytes or text"):
             next(answer.chunks)
+
+
+def test_a_compressed_body_is_the_models_without_its_coding() -> None:
+    """A model that read the coding would inflate the body again."""
+    body = gzip.compress(b"to be")
+    headers = {b"content-encoding": b"gzip", b"content-length": b"%d" % len(body), b"x-a": b"b"}
+    request = HttpRequest("POST", PATH, headers, body)
+    operation, _ = custom.route("POST", PATH, {"m": ["POST"]}).decode(Call(request, {}))
+    assert operation.request.body == b"to be"
+    assert operation.request.headers == {"content-length": "5", "x-a": "b"}
