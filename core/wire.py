@@ -61,6 +61,10 @@ class UnsupportedEncoding(HttpError):
     status = 415
 
 
+class UnsupportedType(HttpError):
+    status = 415
+
+
 def status_of(error: ServingError) -> int:
     return error.status if isinstance(error, HttpError) else STATUS[error.fault]
 

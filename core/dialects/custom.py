@@ -158,4 +158,8 @@ def _encoded(chunk: Any) -> bytes:
 
 def _told(value: Any) -> str:
     """Returns a value for messages. The text of an object may have a path, an address of memory or anything else."""
-    return shown(value) if value is None or isinstance(value, str | bytes | int | float) else f"a Python {type(value).__name__}"
+    return (
+        shown(value)
+        if value is None or isinstance(value, str | bytes | int | float)
+        else f"a Python {type(value).__name__}"
+    )

@@ -22,7 +22,7 @@ from core.errors import shown
 from core.operations import Deferred, Infer, ModelRef, ModelSpec
 from core.signature import DEFAULT
 from core.tensor import Tensor
-from core.wire import Call, HttpError, HttpResponse, Reply
+from core.wire import Call, HttpResponse, Reply, UnsupportedType
 
 TRITON: Final = "application/vnd.sagemaker-triton.binary+json"
 TRITON_ON_VERTEX: Final = "application/vnd.vertex-ai-triton.binary+json"
@@ -36,10 +36,6 @@ UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", "applicatio
 FRAME: Final = re.compile(rb'\s*\{\s*"(?:dataframe_split|input_data)"')
 """Matches the start of a body whose names of columns come before its numbers, as pandas writes it."""
 DATATYPE: Final = b'"datatype"'
-
-
-class UnsupportedType(HttpError):
-    status = 415
 
 
 def ref(call: Call) -> ModelRef:

@@ -1,7 +1,7 @@
 """CloudEvents over HTTP, as KServe reads and writes them: a request in an event is answered by an event of its form.
 
 Binary: attributes in ce-* headers, the body is the data. Structured: one JSON object with the attributes and "data".
-Source: CloudEvents' HTTP protocol binding, sections 3.1 and 3.2; KServe's dataplane.
+Neither other formats nor batches are read. Source: CloudEvents' HTTP protocol binding, section 3; KServe's dataplane.
 """
 
 import binascii
@@ -12,10 +12,12 @@ from typing import Any, Final
 from core.dialects.v1.request import Finish
 from core.encoding import jsonio
 from core.errors import InvalidInput, given, shown
-from core.wire import Call, HttpResponse
+from core.wire import Call, HttpResponse, UnsupportedType
 
 VERSION: Final = b"ce-specversion"
-STRUCTURED: Final = b"application/cloudevents+json"
+EVENTS: Final = b"application/cloudevents"
+"""The beginning of the media types of events, of batches of them, too."""
+STRUCTURED: Final = EVENTS + b"+json"
 TYPE: Final = "io.kserve.inference.response"
 SOURCE: Final = "io.kserve.inference."
 VERSIONS: Final = ("1.0", "0.3")
@@ -26,15 +28,20 @@ ATTRIBUTES: Final = ("specversion", *REQUIRED)
 def opened(call: Call) -> tuple[bytes | memoryview, Finish]:
     """Returns an event's data and a function that wraps the answer in an event of the same form.
 
-    A body that is not an event is returned unchanged, and so is its answer. Raises InvalidInput.
+    A body that is not an event is returned unchanged, and so is its answer. A structured event may have the headers of
+    a binary one, too (3.2.3). Raises InvalidInput, UnsupportedType.
     """
     headers, body = call.request.headers, call.request.content()
+    kind = headers.get(b"content-type", b"").lower()
+    if kind.startswith(EVENTS):
+        if not kind.startswith(STRUCTURED):
+            expected = f"one event, as {STRUCTURED.decode()} or with its attributes in headers"
+            raise UnsupportedType(f"Content-Type is {shown(kind)}; expected {expected}")
+        return _data(jsonio.loads_lists(body)), lambda response: _structured(response, call.path["model"])
     if VERSION in headers:
         sent = {name: headers.get(b"ce-" + name.encode()) for name in ATTRIBUTES}
         _check({name: value.decode("latin-1") for name, value in sent.items() if value is not None})
         return body, lambda response: _binary(response, call.path["model"])
-    if headers.get(b"content-type", b"").lower().startswith(STRUCTURED):
-        return _data(jsonio.loads_lists(body)), lambda response: _structured(response, call.path["model"])
     return body, lambda response: response
 
 

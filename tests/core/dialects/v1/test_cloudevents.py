@@ -18,7 +18,7 @@ from core.dialects.v1.cloudevents import opened
 from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.router import Router
-from core.wire import JSON, Call, HttpRequest, HttpResponse
+from core.wire import JSON, Call, HttpRequest, HttpResponse, UnsupportedType
 from tests.support.samples import told
 from tests.support.v1_samples import model, output, result, signature
 
@@ -94,10 +94,9 @@ def test_every_answer_is_an_event_of_its_own() -> None:
 
 @pytest.mark.parametrize("content_type", [b"Application/CloudEvents+JSON", b"application/cloudevents+json; charset=x"])
 def test_a_structured_event_is_known_by_its_media_type(content_type: bytes) -> None:
-    """Case and parameters do not matter. If both forms are there, the body is the data of the headers' event."""
+    """Case and parameters do not matter."""
     assert data(EVENT | {"data": 5}, {b"content-type": content_type}) == b"5"
-    both = HEADERS | {b"content-type": content_type}
-    assert data(EVENT | {"data": 5}, both) == json.dumps(EVENT | {"data": 5}).encode()
+    assert data(EVENT | {"data": 5}, HEADERS | {b"content-type": content_type}) == b"5"
 
 
 def test_a_compressed_event_is_read() -> None:
@@ -139,6 +138,25 @@ def test_data_may_be_base64(raw: bytes) -> None:
 def test_what_is_no_base64_is_refused(coded: Any) -> None:
     """It is never read as something else."""
     assert refused(STRUCTURED, EVENT | {"data_base64": coded}) == "the event's data_base64 is not base64 text"
+
+
+def test_a_structured_event_may_have_the_headers_of_a_binary_one() -> None:
+    """The content type decides on the form, as section 3 of the HTTP binding requires."""
+    body, finish = opened(call(HEADERS | STRUCTURED, EVENT | {"data": {"instances": [1]}}))
+    assert json.loads(body) == {"instances": [1]}
+    assert dict(finish(ANSWER).headers) == STRUCTURED
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/cloudevents-batch+json", "Application/CloudEvents+avro", "application/cloudevents"]
+)
+@pytest.mark.parametrize("headers", [{}, HEADERS])
+def test_batches_and_other_formats_of_events_are_refused(kind: str, headers: Mapping[bytes, bytes]) -> None:
+    """The refusal has the status 415, and names the form that is read."""
+    with pytest.raises(UnsupportedType) as refusal:
+        opened(call({**headers, b"content-type": kind.encode()}, [EVENT | {"data": 1}]))
+    expected = "expected one event, as application/cloudevents+json or with its attributes in headers"
+    assert (refusal.value.status, refusal.value.message) == (415, f"Content-Type is '{kind.lower()}'; {expected}")
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
