@@ -115,7 +115,7 @@ def _labelled(
 ) -> tuple[TensorSpec, ...] | None:
     if outputs is None:
         return None
-    return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
+    return tuple(each._replace(labels=labels.get(each.name) or each.labels) for each in outputs)
 
 
 def _copied(value: Any) -> Any:

@@ -107,18 +107,16 @@ def bind(
     """Returns the signatures of a model with these inputs and outputs. Raises Wrong."""
     if outputs is None:
         raise Wrong("signatures", list(said), "none, as the model does not declare its outputs")
-    return {
-        name: Signature(
-            signature.method,
-            _inputs(signature, inputs, f"signatures.{name}.inputs"),
-            {
-                alias: _tensor(output, outputs, f"signatures.{name}.outputs.{alias}")
-                for alias, output in signature.outputs.items()
-            },
-            signature.class_labels,
-        )
-        for name, signature in said.items()
-    }
+    return {name: _bound(signature, inputs, outputs, f"signatures.{name}") for name, signature in said.items()}
+
+
+def _bound(
+    said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...], path: str
+) -> Signature:
+    """Returns a signature, whose labels are by default those of the output with the scores."""
+    bindings = {alias: _tensor(each, outputs, f"{path}.outputs.{alias}") for alias, each in said.outputs.items()}
+    labels = bindings["scores"].spec.labels if "scores" in bindings else ()
+    return Signature(said.method, _inputs(said, inputs, f"{path}.inputs"), bindings, said.class_labels or labels)
 
 
 def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:

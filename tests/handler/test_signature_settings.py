@@ -113,6 +113,14 @@ def test_a_signature_is_over_the_models_own_tensors() -> None:
     assert bound(SCORES | {"class_labels": ["no", "yes"]}).class_labels == ("no", "yes")
 
 
+def test_the_labels_of_scores_are_the_outputs_unless_the_signature_has_its_own() -> None:
+    """An output has them from its settings, or from the maps of a scikit-learn classifier."""
+    labelled = (Y._replace(labels=("no", "yes")), Z)
+    assert bound(SCORES, outputs=labelled).class_labels == ("no", "yes")
+    assert bound(SCORES | {"class_labels": ["-", "+"]}, outputs=labelled).class_labels == ("-", "+")
+    assert bound({"method": "classify", "outputs": {"classes": "z"}}, outputs=labelled).class_labels == ()
+
+
 def test_an_output_may_have_several_aliases() -> None:
     """An input must not: it could get two values."""
     found = bound({"outputs": {"first": "y", "second": "y"}})

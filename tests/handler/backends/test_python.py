@@ -97,6 +97,19 @@ def load(folder: Path, code: str) -> python.PythonModel:
     return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
 
 
+def test_metadata_may_have_the_labels_of_an_output(tmp_path: Path) -> None:
+    """Those of the settings come first."""
+    code = """
+metadata = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2], "labels": ["no", "yes"]}]}
+def predict(inputs, parameters): return {"y": [[0.25, 0.75]]}
+"""
+    (output,) = load(tmp_path, code).spec.outputs or ()
+    assert output.labels == ("no", "yes")
+    said = ModelSettings(outputs=(output._replace(labels=("-", "+")),))
+    (output,) = python.load(Source("m", "1", tmp_path, said), SETTINGS).spec.outputs or ()
+    assert output.labels == ("-", "+")
+
+
 def test_numpys_error_state_is_that_of_before(tmp_path: Path) -> None:
     """The thread runs other models and Dragoman's own code, which would raise on what numpy warns of."""
     state = np.geterr()
