@@ -181,9 +181,14 @@ class PythonModel:
                 raise self._returned.wrong("predict yielded nothing")
             check()
             if next(answered, _END) is not _END:
-                name = shown(self.spec.name)
-                raise InvalidInput(f"model {name} returns more than one answer: request a stream")
+                raise self._too_many()
             return self._returned.tensors(outputs, only)
+
+    def _too_many(self) -> ServingError:
+        """Returns the refusal of a second answer. A stream is possible if predict itself has `yield`."""
+        if self.stream is None:
+            return self._returned.wrong("predict returned a generator of several answers; to stream them, yield them")
+        return InvalidInput(f"model {shown(self.spec.name)} returns more than one answer: request a stream")
 
     def _stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]

@@ -60,6 +60,16 @@ def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
         counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([0]))}, [], {})
 
 
+def test_answers_of_a_generator_that_predict_only_returns_are_no_stream(tmp_path: Path) -> None:
+    """The refusal does not send the client to a stream, which would be refused alike."""
+    passed_on = model(tmp_path, "def predict(inputs, _):\n    return ({'y': inputs['n']} for _ in range(2))")
+    assert passed_on.stream is None
+    with pytest.raises(
+        ModelFailed, match=r"predict returned a generator of several answers; to stream them, yield them$"
+    ):
+        passed_on.predict(INPUTS, [], {})
+
+
 def test_who_returns_one_answer_streams_nothing(tmp_path: Path) -> None:
     """A separate function may stream; it may return one answer, too."""
     once = model(tmp_path, "def predict(inputs, parameters):\n    return {'y': inputs['n']}")
