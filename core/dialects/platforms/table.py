@@ -37,8 +37,8 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
     Numbers that are not what the model takes are read again cell by cell, so that the message names the wrong one as
     it was written.
     """
-    text = body.replace(b"\r\n", b"\n").strip(b"\n")
-    first, _, rest = text.partition(b"\n")
+    text = body.strip(b"\r\n")
+    first, rest = _parted(text)
     names = _names(first, spec, header) if header or rest else None
     if names is not None:
         text = rest
@@ -50,6 +50,17 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
         with suppress(InvalidInput):
             return tensors(checked(numbers, WHAT), spec)
     return tensors(checked(_of_texts(text, names), WHAT), spec)
+
+
+def _parted(text: bytes) -> tuple[bytes, bytes]:
+    """Returns the first record, whose quoted cells may have line ends, and the other ones."""
+    start, quotes = 0, 0
+    while (end := text.find(b"\n", start)) >= 0:
+        quotes += text.count(b'"', start, end)
+        if quotes % 2 == 0:
+            return text[:end], text[end + 1 :]
+        start = end + 1
+    return text, b""
 
 
 def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
@@ -88,7 +99,7 @@ def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | None:
     if b"[" in text or b"{" in text or b'"' in text:
         return None
     try:
-        rows = jsonio.loads_shaped(b"[[" + text.replace(b"\n", b"],[") + b"]]")
+        rows = jsonio.loads_shaped(b"[[" + text.replace(b"\r\n", b"\n").replace(b"\n", b"],[") + b"]]")
     except InvalidInput:
         return None
     return DataFrame(names, rows)
@@ -152,7 +163,8 @@ def write(outputs: Sequence[Tensor]) -> bytes:
         shapes = {tensor.name: list(tensor.shape) for tensor in outputs}
         raise InvalidInput(f"the outputs have the shapes {shown(shapes)}, which are not rows of one table: accept JSON")
     columns = [_rows(tensor) for tensor in outputs]
-    return b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
+    # Readers skip a line without text, so an empty text alone in its row is quoted.
+    return b"".join((b",".join(row) or b'""') + b"\n" for row in zip(*columns, strict=True))
 
 
 def _rows(tensor: Tensor) -> list[bytes]:

@@ -120,6 +120,9 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (CSV + "; header=present", "1,2\n3,4", MATRIX, {"x": [[3, 4]]}),
     (CSV + "; header=absent", "1,2\n3,4", MATRIX, {"x": [[1, 2], [3, 4]]}),
     (CSV, 'name,age,n\n"a",2.5,1\nb,,2', TABLE, PEOPLE),
+    (CSV, 'name,age,n\r\n"a",2.5,1\r\n\r\nb,,2\r\n', TABLE, PEOPLE),
+    (CSV, '"a\r\n\r\nb",c\r\n"d\ne",f\r\n', TEXTS, {"x": [[b"a\r\n\r\nb", b"c"], [b"d\ne", b"f"]]}),
+    (CSV, '"na\nme",age,n\n1,2,3\n4,5,6', ANY, {"na\nme": [1, 4], "age": [2, 5], "n": [3, 6]}),
     (CSV, '"a ""b"", c",007', TEXTS, {"x": [[b'a "b", c', b"007"]]}),
     (CSV, "true,0\nFALSE,1", FLAGS, {"x": [[True, False], [False, True]]}),
     (CSV, "1.5,2,0\n2,3,1", MIXED, {"a": [[1.5], [2]], "b": [[2], [3]], "c_opt": [[False], [True]]}),
@@ -305,6 +308,8 @@ WORDS = "the outputs have the shapes"
     ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
+    ({"accept": "text/csv"}, None, [("z", "BYTES", np.array([b"", b"a", b""], object))], b'""\na\n""\n'),
+    ({"accept": "text/csv"}, None, [("z", "BYTES", np.array([[b"", b""]], object))], b",\n"),
     ({"accept": LINES}, None, [ONE], b"[0.5,1.5]\n[NaN,2.0]\n"),
     ({"accept": LINES}, None, [ONE, TWO], b'{"y":[0.5,1.5],"z":"a"}\n{"y":[NaN,2.0],"z":"b,\\"c"}\n'),
 ])  # fmt: skip
