@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib import format as npy
 
-from core.bounds import check_empty
+from core.bounds import RATIO, check_empty
 from core.dtype import BF16, of_array
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ModelFailed, shown
@@ -25,6 +25,11 @@ NUMBERS: Final = "biuf"
 LONGEST_HEAD: Final = 4096
 """Bytes of a head that is read. numpy's have 128."""
 NAME: Final = "input-0"
+CHARACTER: Final = 4
+"""Bytes of a character in numpy's strings."""
+PADDED: Final = 16 * 1024 * 1024
+"""Bytes that an array of texts may always have. Each text takes as many as the longest: beyond these, at most RATIO
+times the texts' characters are accepted."""
 LENGTHS: Final = {(1, 0): "<H", (2, 0): "<I"}
 """The length of the head, by the format's version."""
 MEMBER: Final = re.compile(
@@ -98,13 +103,24 @@ def _head(start: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:
 
 
 def write(tensor: Tensor) -> bytes:
-    """Returns an output; texts become numpy's strings of one length. Raises ModelFailed."""
+    """Returns an output; texts become numpy's strings of one length. Raises ModelFailed, InvalidInput."""
     array: Any = widened(tensor.array, BF16) if tensor.datatype is BF16 else tensor.array
     if tensor.datatype.is_bytes:
-        try:
-            array = np.array(flat_texts(tensor), np.str_).reshape(tensor.shape)
-        except UnicodeDecodeError:
-            raise ModelFailed(f"output {shown(tensor.name)} has bytes that are not UTF-8") from None
+        array = np.array(_texts(tensor), np.str_).reshape(tensor.shape)
     stream = BytesIO()
     npy.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
     return stream.getvalue()
+
+
+def _texts(tensor: Tensor) -> list[str]:
+    """Returns the texts. Raises ModelFailed, and InvalidInput if a long one among many would take their memory."""
+    try:
+        texts = flat_texts(tensor)
+    except UnicodeDecodeError:
+        raise ModelFailed(f"output {shown(tensor.name)} has bytes that are not UTF-8") from None
+    lengths = [*map(len, texts)]
+    size = CHARACTER * len(lengths) * max(lengths, default=0)
+    if size > max(PADDED, RATIO * sum(lengths)):
+        told = f"{len(lengths)} texts of up to {max(lengths)} characters, {size} bytes as one array of numpy's"
+        raise InvalidInput(f"output {shown(tensor.name)} has {told}: accept JSON")
+    return texts

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -344,6 +345,25 @@ def test_an_answer_that_the_form_cannot_carry_is_refused(
     """The refusal names what the client can accept instead."""
     with pytest.raises(error, match=message):
         answer(form, *outputs)
+
+
+def test_a_long_text_does_not_take_its_memory_for_each_text_of_an_array() -> None:
+    """In numpy's array of texts each is as long as the longest: a small body would have an answer of gigabytes."""
+    texts = np.array([b"a" * 100_000, *[b"a"] * 10_000], object)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            InvalidInput, match=r"^output 'z' has 10001 texts of up to 100000 characters, .*: accept JSON$"
+        ):
+            answer({"accept": "application/x-npy"}, ("z", "BYTES", texts))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 16 * 1024 * 1024
+    for fitting in ([b"a" * 100_000, *[b"a"] * 40], [b"a" * 100_000] * 60):
+        found = answer({"accept": "application/x-npy"}, ("z", "BYTES", np.array(fitting, object)))
+        array = np.load(io.BytesIO(b"".join(found.parts)), allow_pickle=False)
+        assert array.tolist() == [text.decode() for text in fitting]
 
 
 @pytest.mark.parametrize(("model", "body", "expected"), [
