@@ -1,5 +1,6 @@
 """handler.edge.batch: cells and columns have the datatypes of the inputs, and what does not fit is named."""
 
+import csv as python_csv
 import io
 import json
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies
 
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
@@ -29,6 +31,14 @@ def terms(**inputs: str | Any) -> BatchTerms:
 
 def asked(block: Any, of: BatchTerms) -> dict[str, Any]:
     return {tensor.name: tensor.array.tolist() for tensor in block.call(of).infer.inputs}
+
+
+@given(strategies.text('a,"\n', max_size=24))
+def test_records_end_where_pythons_reader_ends_them(text: str) -> None:
+    """A quote inside of a plain cell, as in inches, does not join its line with the next ones."""
+    records = [each.decode() for some in files._csv(io.BytesIO(text.encode()), 1000) for each in some or ()]
+    found = [next(python_csv.reader([each])) for each in records]
+    assert [*filter(any, found)] == [*filter(any, python_csv.reader(io.StringIO(text, newline="")))]
 
 
 def csv(text: str, *header: str) -> CsvBlock:
