@@ -58,9 +58,10 @@ def run(options: CommandOptions) -> int:
             began = time.monotonic()
             with redirect_stdout(sys.stderr):  # what a model prints is not the command's result
                 skipped = _run(options, settings, form, file, answers)
-            return _tell(options, answers, skipped, time.monotonic() - began)
+            seconds = time.monotonic() - began
     except OSError as error:
         raise Refused(f"{error.filename or source}: {error.strerror}") from None
+    return _tell(options, answers, skipped, seconds)  # its OSError is of stdout, and not of the input
 
 
 def _form(options: CommandOptions) -> str:

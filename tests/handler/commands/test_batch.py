@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import json
 import os
 import random
@@ -174,6 +175,7 @@ ANY = _Any()
     ("id,x\n1,2\n", {0: "shape"}), ("x,y\n1,2\n", {0: "column 'y'"}), ("1,2,3,4\n\n5,6,7,8", {0: "", 1: ""}),
     ("a,b,c,d\n1,2,3,\udce9\n1,2,3,4\n", {0: "UTF-8", 1: ""}), ("a,b,c,d\n", {}), ("", {}),
     ("a,b,c,d\n1,2,3," + "4" * 3000 + "\n1,2,3,4\n", {0: "more than 2000 bytes", 1: ""}),
+    ('1,2,3,4"\n5,6,7,8\n"1"x,2,3,4\n5,6,7,8\n', {0: "4\"'; expected FP32", 1: "", 2: "not CSV", 3: ""}),
     ('a,b,c,d\n"' + "\n" * 3000 + '",2,3,4\n1,2,3,4\n', {0: "more than 2000 bytes", 1: ""}),
 ])  # fmt: skip
 def test_csv(
@@ -368,6 +370,17 @@ def test_an_output_that_cannot_grow_is_named_and_continued(tmp_path: Path) -> No
     assert (done.returncode, done.stderr.decode()) == (1, told)
     assert main(["batch", "--quiet", "half_plus_three", str(source), "out"]) == 0
     assert [json.loads(line)["index"] for line in Path("out").read_bytes().splitlines()] == list(range(len(X)))
+
+
+def test_a_summary_that_cannot_be_written_does_not_blame_the_input(tmp_path: Path) -> None:
+    """Also if Python writes it at once, as in images: the refusal named the input."""
+    source = write("rows.jsonl", X[:2, 0].tolist())
+    full = ["sh", "-c", 'exec "$@" >/dev/full', "sh", *command(source, tmp_path / "out")]
+    full[full.index("--quiet")] = "--json"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(full, env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.decode()) == (1, f"dragoman: {os.strerror(errno.ENOSPC)}\n")
+    assert (tmp_path / "out").exists()
 
 
 def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.CaptureFixture[str]) -> None:
