@@ -1,5 +1,6 @@
 """Opens channels of gRPC for the commands that call a server. Their library, grpcio, is an extra."""
 
+from http.client import BadStatusLine, RemoteDisconnected
 from typing import Any, Final
 
 from handler.commands.refused import Refused
@@ -28,3 +29,13 @@ def opened(url: str) -> Any:
     if scheme.lower() == "https":
         return grpc.secure_channel(address, grpc.ssl_channel_credentials(), UNLIMITED)
     return grpc.insecure_channel(address, UNLIMITED)
+
+
+def other_wire(error: Exception) -> str:
+    """Returns what is wrong with a port that does not speak HTTP/1.1, "" if the error is another one.
+
+    The words do not quote what the port has sent, as BadStatusLine does: that of gRPC is not text.
+    """
+    if not isinstance(error, BadStatusLine) or isinstance(error, RemoteDisconnected):
+        return ""
+    return "answers, but not over HTTP/1.1: use --protocol grpc for a port of gRPC, or name another port with --url"

@@ -109,6 +109,8 @@ class HttpTransport:
         return answer
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        if other := channels.other_wire(error):
+            return Unreachable(f"{self._url} {other}")
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or set --url")
 

@@ -81,7 +81,7 @@ class OverHttp:
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
         except http.client.HTTPException as error:
-            raise OSError(f"{type(error).__name__} {error}") from None
+            raise OSError(channels.other_wire(error) or f"{type(error).__name__} {error}") from None
         finally:
             connection.close()
 

@@ -230,6 +230,14 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     assert "differ" not in err
 
 
+def test_a_port_of_grpc_is_named_as_such(server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """The reasons had the bytes of its HTTP/2 frames."""
+    running, folder = server
+    code, found, _ = replayed(capsys, folder, "--url", f"http://{running.rpc_netloc}", "--protocol", "v2")
+    assert (code, found["unreached"]) == (1, found["requests"])
+    assert all(each["reason"].startswith("answers, but not over HTTP/1.1: ") for each in found["exceptions"])
+
+
 def test_a_request_and_its_key_are_sent_over_tls_to_a_url_of_https(
     server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,6 +176,14 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
     assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
 
 
+@pytest.mark.parametrize("command", [("infer", "iris", "--sample"), ("bench", "iris", "--sample", "--protocol", "v1")])
+def test_a_port_of_grpc_is_named_as_such(samples_server: Server, run: Run, command: tuple[str, ...]) -> None:
+    """The message had the bytes of its HTTP/2 frames."""
+    code, _, err = run(*command, "--url", samples_server.rpc_netloc)
+    told = "answers, but not over HTTP/1.1: use --protocol grpc for a port of gRPC, or name another port with --url"
+    assert (code, err) == (1, f"dragoman: {samples_server.rpc_netloc} {told}\n")
+
+
 @pytest.mark.parametrize("command", [("infer", "m", "--sample"), ("bench", "m", "--sample"), ("replay", "log")])
 @pytest.mark.parametrize(("url", "told"), [
     ("http://user:s3cret@host", "it holds credentials; they belong into --"),
