@@ -178,7 +178,9 @@ class Repository:
             own = path.read_bytes() if paths.is_file(path) else None
             if folder.proof is not None and folder.proof.signer:
                 _check_signed(listing, version, own)
-        return listing.said if own is None else self._parse(listing.name, listing.settings, own)
+        if own is None:
+            return listing.said
+        return self._parse(listing.name, listing.settings, own, folder=version.folder)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
         """Returns the version's files: the listed ones, or all those that have replaced them since.

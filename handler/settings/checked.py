@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -19,9 +20,12 @@ LARGEST: Final = 2**63 - 1
 
 
 class Wrong(Exception):
-    """The key `path` has `value`, but `expected` describes the accepted values."""
+    """The key `path` has `value`, but `expected` describes the accepted values. `key`: its first part."""
+
+    key = ""
 
     def __init__(self, path: str, value: Any, expected: str) -> None:
+        self.key = re.split(r"[.\[]", path, maxsplit=1)[0]
         path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}..."
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
 

@@ -85,19 +85,23 @@ NESTED: Final = frozenset(("inputs", "outputs", "version_policy"))
 """Keys whose values can have unknown keys. The others refuse them."""
 
 
-def parse(model: str, *texts: bytes | None, is_renamed: bool = False) -> ModelSettings:
-    """Parses a model's settings; a key of a later text replaces the earlier one.
+def parse(
+    model: str, text: bytes | None, own: bytes | None = None, *, folder: str = "", is_renamed: bool = False
+) -> ModelSettings:
+    """Parses a model's settings. `own`: those of its version in `folder`, whose keys replace the model's.
 
     `is_renamed`: the operator has named the model, so the texts may have another name. Raises ModelNotLoadable with
-    the wrong key's path.
+    the wrong key's path, and the file that has it.
     """
-    merged: dict[str, Any] = {}
+    theirs = its = None
     try:
-        for text in texts:
-            merged |= {} if text is None else members_of(text)
-        return _settings(merged, model, is_renamed=is_renamed)
+        theirs = {} if text is None else members_of(text)
+        its = {} if own is None else members_of(own)
+        return _settings(theirs | its, model, is_renamed=is_renamed)
     except Wrong as wrong:
-        raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
+        is_own = theirs is not None and (its is None or wrong.key in its)
+        where = f"{folder}/{FILE}" if folder and is_own else FILE
+        raise ModelNotLoadable(f"{where} of model {model!r}: {wrong}") from None
 
 
 def loads_alike(before: bytes | None, after: bytes | None) -> bool:

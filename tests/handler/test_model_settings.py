@@ -229,6 +229,19 @@ def test_a_wrong_key_is_named_by_its_path(text: Any, message: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize(("text", "own", "file"), [
+    (b"{}", b'{"timeout": "x"}', "7/model-settings.json"),
+    (b'{"timeout": "x"}', b'{"canary": {}}', "model-settings.json"),
+    (b'{"timeout": "x"}', None, "model-settings.json"),
+    (b'{"timeout": 1}', b"{", "7/model-settings.json"), (b"[1]", b'{"timeout": 1}', "model-settings.json"),
+    (None, b'{"signatures": {"a.b": 1}}', "7/model-settings.json"),
+])  # fmt: skip
+def test_the_file_with_the_wrong_key_is_named(text: bytes | None, own: bytes | None, file: str) -> None:
+    """A version's own file has the number of its folder."""
+    with pytest.raises(ModelNotLoadable, match=f"^{file} of model 'm': "):
+        model_settings.parse("m", text, own, folder="7")
+
+
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_named(text: bytes) -> None:
     """The file's content does not matter."""

@@ -30,7 +30,8 @@ def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *
     name, version = job.model, job.version
     own = version.source(FILE)
     try:
-        said = model.parse(name, model_settings_text, None if own is None else own.read_bytes())
+        its = None if own is None else own.read_bytes()
+        said = model.parse(name, model_settings_text, its, folder=str(job.number))
         loader = backends.choose(name, {file.path for file in version.files}, said)
         if version.last == ONNX:
             _check_weights(version)

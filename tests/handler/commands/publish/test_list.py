@@ -37,7 +37,7 @@ STATES = [
     ("broken", "1", "broken", BROKEN),
     ("none", "1", "not served", "by the version policy"),
     ("notes", "", "incomplete", "no numbered folder with a model"), ("own", "1", "served", ""),
-    ("own", "2", "broken", "model-settings.json of model 'own': the file is []; expected an object"),
+    ("own", "2", "broken", "2/model-settings.json of model 'own': the file is []; expected an object"),
     ("padded", "001", "not served", "1 is"), ("padded", "1", "served", ""),
 ]  # fmt: skip
 
