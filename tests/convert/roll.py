@@ -11,7 +11,7 @@ SERVED: Final = {
         *("logistic", "scaled-svc", "forest", "extra-trees-numbers", "boosting", "histogram-boosting", "ridge"),
         *("histogram-regression", "tree", "neighbours", "bayes", "perceptron", "table", "words"),
     ),
-    "XGBoost": ("xgb-binary", "xgb-classes", "xgb-regression", "xgb-poisson", "xgb-base-score"),
+    "XGBoost": ("xgb-binary", "xgb-classes", "xgb-regression", "xgb-poisson", "xgb-base-score", "xgb-ranker"),
     "LightGBM": ("lgbm-binary", "lgbm-classes", "lgbm-regression", "lgbm-categories"),
     "CatBoost": ("cat-binary", "cat-classes", "cat-regression"),
     "Keras": ("dense", "pictures", "two_inputs", "words", "signals", "residual"),

@@ -135,6 +135,15 @@ def xgb(suffix: str, frame: Any, rounds: int = 20, **parameters: Any) -> Callabl
     return make
 
 
+def ranker(folder: Path) -> Trained:
+    """A file of XGBRanker names its class, which the other classes of XGBoost refuse."""
+    import xgboost  # noqa: PLC0415 - as above
+
+    model = xgboost.XGBRanker(n_estimators=20).fit(IRIS.data, IRIS.target, group=[len(IRIS.data)])
+    model.save_model(folder / "model.json")
+    return Trained(folder / "model.json", IRIS.data, model.predict(IRIS.data[ASKED]))
+
+
 def lgbm(frame: Any, *, rounds: int = 20, categorical: bool = False, **parameters: Any) -> Callable[[Path], Trained]:
     def make(folder: Path) -> Trained:
         import lightgbm  # noqa: PLC0415 - as above
@@ -212,6 +221,7 @@ XGBOOST = {
     "xgb-classes": Case(xgb("ubj", IRIS, objective="multi:softprob", num_class=3), CLASSES, ("0", "1", "2")),
     "xgb-regression": Case(xgb("json", DIABETES, objective="reg:squarederror", max_depth=4), ("variable",)),
     "xgb-poisson": Case(xgb("ubj", DIABETES, objective="count:poisson"), ("variable",)),
+    "xgb-ranker": Case(ranker, ("variable",)),
     "xgb-made": Case(xgb("json", CANCER, objective="binary:logistic"), CLASSES, ("0", "1"), data=False),
     "xgb-base-score": Case(xgb("json", DIABETES, objective="reg:squarederror", base_score=150.0), ("variable",)),
 }

@@ -67,8 +67,9 @@ def _opened(xgboost: Any, file: Path) -> Any:
         booster.load_model(file)
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
         kind = xgboost.XGBClassifier if objective.startswith(("binary:", "multi:")) else xgboost.XGBRegressor
+        booster.set_attr(scikit_learn=None)  # it names the class that saved the model: XGBRegressor refuses a ranker's
         model = kind()
-        model.load_model(file)
+        model.load_model(bytearray(booster.save_raw("json")))
     return model
 
 
