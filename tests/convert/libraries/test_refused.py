@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 import skops.io
-from sklearn import linear_model, neighbors, pipeline, preprocessing
+from sklearn import ensemble, linear_model, neighbors, pipeline, preprocessing
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from tests.convert.libraries import zoo
@@ -75,6 +75,12 @@ def doubles(folder: Path) -> Path:
     return folder / "m.skops"
 
 
+def columns_of_classes(folder: Path) -> Path:
+    """Two columns with different numbers of classes: the refusal asked for other rows."""
+    both = np.stack([zoo.IRIS.target, zoo.IRIS.target > 0], axis=1)
+    return saved(ensemble.RandomForestClassifier(3, random_state=0).fit(zoo.IRIS.data, both))(folder)
+
+
 def xgboost_categories(folder: Path) -> Path:
     import xgboost  # noqa: PLC0415 - as above
 
@@ -110,6 +116,7 @@ REFUSED = {
         "skl2onnx does not convert this model: RuntimeError: FunctionTransformer is not supported unless",
     ),
     "no converter": (saved(neighbors.KernelDensity().fit(zoo.IRIS.data)), (), "skl2onnx has no converter"),
+    "several columns of classes": (columns_of_classes, (), "predicts several columns of classes, and skl2onnx "),
     "not fitted": (saved(neighbors.KNeighborsClassifier()), (), "has a KNeighborsClassifier that is not fitted"),
     "not a model": (saved({"a": 1}), (), "has a dict; expected an estimator or a pipeline"),
     "a cut skops file": (content("m.skops", b"PK\3\4 and no more"), (), "cannot be read as a skops file"),

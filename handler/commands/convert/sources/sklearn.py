@@ -45,6 +45,11 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     columns = inputs.columns(model, options)
     progress(f"converting {type(model).__name__} with {versioned('skl2onnx')}")
     classifies = _is("classifier", model)
+    if classifies and isinstance(getattr(model, "classes_", None), list):  # an array for each column
+        raise Refused(
+            f"{type(model).__name__} predicts several columns of classes, and skl2onnx does not write their "
+            "probabilities row by row: train a classifier for each column"
+        )
     subject = histograms.plain(model)
     types = inputs.types(subject, columns)
     try:
@@ -212,6 +217,4 @@ class _Original:
 
 
 def _dense(answer: Any) -> NDArray[Any]:
-    if isinstance(answer, list):  # a classifier of several outputs
-        answer = np.stack(answer, axis=1)
     return np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer)
