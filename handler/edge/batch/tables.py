@@ -260,6 +260,11 @@ def _matrix(columns: Sequence[Any], datatype: DataType | None) -> Any:
     if datatype is BYTES or datatype is BOOL:
         return [list(row) for row in zip(*map(bulk.as_values, columns), strict=True)]
     try:
-        return bulk.as_values(np.column_stack([np.asarray(bulk.as_values(column)) for column in columns]))
+        arrays = [np.asarray(bulk.as_values(column)) for column in columns]
+        kinds = {array.dtype.kind for array in arrays}
+        is_exact = datatype is not None and _is_real(datatype)  # in doubles, as JSON's whole numbers are read for it
+        if len(kinds - {"b"}) > 1 and (kinds & {"U", "S"} or not is_exact):
+            arrays = [array.astype(object) for array in arrays]  # numpy would make texts, or doubles, of all of them
+        return bulk.as_values(np.column_stack(arrays))
     except ValueError:
         raise InvalidInput("the columns are of different shapes; expected a number in each") from None

@@ -144,6 +144,23 @@ def test_an_input_whose_strings_are_its_bytes_takes_texts() -> None:
     assert asked(CsvBlock([b"ab"], ("image",)), of) == {"image": [[97, 98]]}
 
 
+@pytest.mark.parametrize(("of", "columns", "expected"), [
+    ("INT64", (np.array([2**53 + 1]), np.array([1], np.uint32)), [[2**53 + 1, 1]]),
+    ("UINT64", (np.array([2**64 - 1], np.uint64), np.array([1])), [[2**64 - 1, 1]]),
+    ("INT64", (np.array([2**53 + 1]), np.array([1.5])), "JSON Value: 1.5 Type: Number"),
+    ("FP32", (np.array([1.5]), np.array([1], np.uint8)), [[1.5, 1.0]]),
+    ("FP32", (np.array([1.5]), np.array(["x"])), 'JSON Value: "x" Type: String'),
+])  # fmt: skip
+def test_columns_of_several_types_keep_their_values(of: str, columns: Any, expected: Any) -> None:
+    """In numpy, whole numbers with and without a sign stack as doubles, and numbers beside texts as texts."""
+    block, model = ColumnBlock(dict(zip("ab", columns, strict=True)), 1), terms(x=(of, (-1, 2)))
+    if isinstance(expected, str):
+        with pytest.raises(InvalidInput, match=expected):
+            block.call(model)
+    else:
+        assert asked(block, model) == {"x": expected}
+
+
 def test_columns_of_the_only_input() -> None:
     """Numbers or texts, one in each; lists of several are refused."""
     numbers = {"a": np.array([1, 2], np.int32), "b": [3, 4]}
