@@ -83,7 +83,7 @@ def in_file(path: Path) -> dict[str, Given]:
     import tomllib  # noqa: PLC0415 - 5 ms, for those who have the file
 
     try:
-        members = tomllib.loads(path.read_text(encoding="utf-8"))
+        members = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # PowerShell begins a file with the mark
     except OSError as error:
         raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # tomllib's own, UTF-8's, and that of a number of 5,000 digits

@@ -85,6 +85,7 @@ def test_the_command_serves_what_its_flags_say(
     (("--threads", "x"), {}, "", "--threads is 'x'; expected a whole number above 0"),
     ((), {"DRAGOMAN_THREADS": "x"}, "", "DRAGOMAN_THREADS is 'x'; expected a whole number above 0"),
     ((), {}, "threads = 'x'", "dragoman.toml: threads is 'x'; expected a whole number above 0"),
+    ((), {}, "\ufeffthreads = 'x'\r\n", "dragoman.toml: threads is 'x'; expected a whole number above 0"),
     ((), {}, "threads = {a = 1}", "dragoman.toml: threads is {'a': 1}; expected text, a number, true or false, or a"),
     ((), {}, "preload = ['a,b']", "dragoman.toml: preload is ['a,b']; expected text, a number"),
     ((), {}, "log-level = 'INFO'", "dragoman.toml: unknown key 'log-level'; did you mean log_level?"),
