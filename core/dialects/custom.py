@@ -99,7 +99,7 @@ def answer(result: Any, *, is_head: bool = False) -> HttpResponse | HttpStream:
     """
     status, given, body = result if isinstance(result, tuple) and len(result) == RESULT_PARTS else (200, {}, result)
     if not isinstance(status, int) or not LEAST <= status <= MOST:  # an int: also http.HTTPStatus
-        raise ModelFailed(f"http answered with the status {_told(status)}; expected {LEAST} to {MOST}")
+        raise ModelFailed(f"http answered with the status {_named(status)}; expected {LEAST} to {MOST}")
     status = int(status)
     if status in BODILESS:
         return HttpStream(status, _headers(given), ())  # unlike a whole answer, a stream has no Content-Length
@@ -120,7 +120,7 @@ def answer(result: Any, *, is_head: bool = False) -> HttpResponse | HttpStream:
 
 def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
     if not isinstance(given, Mapping):
-        raise ModelFailed(f"http answered with headers {_told(given)}; expected a dict of text")
+        raise ModelFailed(f"http answered with headers {_named(given)}; expected a dict of text")
     headers = {} if content_type is None else {"content-type": content_type}
     for name, value in given.items():
         if (
@@ -129,7 +129,7 @@ def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
             or not isinstance(value, str)
             or not VALUE.fullmatch(value)
         ):
-            raise ModelFailed(f"http answered with the header {_told(name)}: {_told(value)}, which HTTP cannot carry")
+            raise ModelFailed(f"http answered with the header {_named(name)}: {_named(value)}, which HTTP cannot carry")
         headers[name.lower()] = value
     return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items() if name not in FRAMING)
 
@@ -152,14 +152,11 @@ def _begun(opening: tuple[bytes, ...], rest: Generator[bytes]) -> Iterator[bytes
 
 def _encoded(chunk: Any) -> bytes:
     if not isinstance(chunk, str | bytes):
-        raise ModelFailed(f"http yielded {_told(chunk)}; expected bytes or text")
+        raise ModelFailed(f"http yielded {_named(chunk)}; expected bytes or text")
     return chunk.encode(errors="replace") if isinstance(chunk, str) else chunk
 
 
-def _told(value: Any) -> str:
+def _named(value: Any) -> str:
     """Returns a value for messages. The text of an object may have a path, an address of memory or anything else."""
-    return (
-        shown(value)
-        if value is None or isinstance(value, str | bytes | int | float)
-        else f"a Python {type(value).__name__}"
-    )
+    is_plain = value is None or isinstance(value, str | bytes | int | float)
+    return shown(value) if is_plain else f"a Python {type(value).__name__}"

@@ -121,6 +121,6 @@ def _texts(tensor: Tensor) -> list[str]:
     lengths = [*map(len, texts)]
     size = CHARACTER * len(lengths) * max(lengths, default=0)
     if size > max(PADDED, RATIO * sum(lengths)):
-        told = f"{len(lengths)} texts of up to {max(lengths)} characters, {size} bytes as one array of numpy's"
-        raise InvalidInput(f"output {shown(tensor.name)} has {told}: accept JSON")
+        wide = f"{len(lengths)} texts of up to {max(lengths)} characters, {size} bytes as one array of numpy's"
+        raise InvalidInput(f"output {shown(tensor.name)} has {wide}: accept JSON")
     return texts
