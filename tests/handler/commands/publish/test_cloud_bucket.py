@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,29 +120,23 @@ def test_an_object_that_is_too_large_is_refused_before_it_is_sent(bucket: CloudB
         put(bucket, b"1234", Only())
 
 
-@pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """A store that never answers to a write; the requests that it has got."""
+def test_a_command_that_is_stopped_ends_its_requests(
+    bucket: CloudBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C does not wait for a store that never answers."""
     asked: list[Any] = []
+    stop = threading.Event()
 
     async def never(*arguments: Any, **_: Any) -> None:
         asked.append(arguments)
+        stop.set()
         await asyncio.Event().wait()
 
     monkeypatch.setattr(obstore, "put_async", never)
-    return asked
-
-
-def test_a_command_that_is_stopped_ends_its_requests(
-    bucket: CloudBucket, tmp_path: Path, stuck: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C does not wait for the store."""
     monkeypatch.setattr(cloud, "LOOK", 0.01)
     (tmp_path / "file").write_bytes(b"content")
-    stop = threading.Event()
     body = Section(tmp_path / "file", 0, 7, Meter(quiet=True), stop)
-    stop.set()
     with pytest.raises(CommandStopped):
         bucket.put("m/x", body, "", "0" * 64, Only())
-    assert bytes(stuck[0][2]) == b"content"
+    assert bytes(asked[0][2]) == b"content"
     body.close()
