@@ -95,8 +95,7 @@ def index(options: CommandOptions) -> None:
 @json_lines
 def sign(options: CommandOptions) -> None:
     if options.unsigned is (options.key is not None):
-        told = "not both of" if options.unsigned else "one of"
-        raise click.UsageError(f"{told} --key and --unsigned is needed", click.get_current_context())
+        raise click.UsageError("give either --key or --unsigned", click.get_current_context())
     from handler.commands.publish import signing  # noqa: PLC0415 - as above
 
     with_settings(signing.sign, options)

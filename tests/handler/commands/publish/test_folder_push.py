@@ -501,8 +501,8 @@ def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None
     (("push", "m", "n", "--quie"), "No such option '--quie'. Did you mean '--quiet'?"),
     (("pull",), "Missing argument '[REPOSITORY/]NAME'."),
     (("pull", "s3://b/m", "--all", "--version", "1"), "--version and --all exclude each other"),
-    (("sign", "m"), "one of --key and --unsigned is needed"),
-    (("sign", "m", "--key", "k", "--unsigned"), "not both of --key and --unsigned is needed"),
+    (("sign", "m"), "give either --key or --unsigned"),
+    (("sign", "m", "--key", "k", "--unsigned"), "give either --key or --unsigned"),
     (("convert",), "Missing argument 'REPOSITORY/NAME'."),
     (("keys", "new"), "Missing option '--name'."),
 ])  # fmt: skip
