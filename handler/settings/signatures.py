@@ -107,16 +107,22 @@ def bind(
     """Returns the signatures of a model with these inputs and outputs. Raises Wrong."""
     if outputs is None:
         raise Wrong("signatures", list(said), "none, as the model does not declare its outputs")
-    return {name: _bound(signature, inputs, outputs, f"signatures.{name}") for name, signature in said.items()}
+    labelled = {each.outputs["scores"].tensor for each in said.values() if each.class_labels}
+    labels = {spec.name: spec.labels for spec in outputs if spec.name not in labelled}
+    return {name: _bound(each, inputs, outputs, labels, f"signatures.{name}") for name, each in said.items()}
 
 
 def _bound(
-    said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...], path: str
+    said: SaidSignature,
+    inputs: tuple[TensorSpec, ...] | None,
+    outputs: tuple[TensorSpec, ...],
+    labels: Mapping[str, tuple[str, ...]],
+    path: str,
 ) -> Signature:
-    """Returns a signature, whose labels are by default those of the output with the scores."""
+    """Returns a signature. `labels`: those that the outputs have by themselves, and not by another signature."""
     bindings = {alias: _tensor(each, outputs, f"{path}.outputs.{alias}") for alias, each in said.outputs.items()}
-    labels = bindings["scores"].spec.labels if "scores" in bindings else ()
-    return Signature(said.method, _inputs(said, inputs, f"{path}.inputs"), bindings, said.class_labels or labels)
+    own = said.class_labels or ("scores" in bindings and labels.get(bindings["scores"].spec.name)) or ()
+    return Signature(said.method, _inputs(said, inputs, f"{path}.inputs"), bindings, own)
 
 
 def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:
