@@ -86,7 +86,7 @@ NESTED: Final = frozenset(("inputs", "outputs", "version_policy"))
 
 
 def parse(
-    model: str, text: bytes | None, own: bytes | None = None, *, folder: str = "", is_renamed: bool = False
+    model: str, text: bytes | None = None, own: bytes | None = None, *, folder: str = "", is_renamed: bool = False
 ) -> ModelSettings:
     """Parses a model's settings. `own`: those of its version in `folder`, whose keys replace the model's.
 
