@@ -199,10 +199,12 @@ def _parsed(document: bytes) -> Keys:
     except (KeyError, TypeError, RecursionError):
         raise ValueError("it is not a JWK set") from None
     keys: list[PublicKey] = []
+    # The last is that of PyJWT for the algorithm "none".
+    unusable = (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError)
     for member in members:
         if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":
             continue
-        with suppress(Exception):  # PyJWT raises NotImplementedError for the algorithm "none"
+        with suppress(*unusable):
             if "verify" not in member.get("key_ops", ("verify",)):  # RFC 7517 4.3
                 continue
             made = jwt.PyJWK(member)
