@@ -15,6 +15,7 @@ from typing import Any, Final
 from core.dialects.platforms.frames import DataFrame, checked, tensors
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
+from core.encoding.csv_record import RECORD
 from core.encoding.jsonio import NonFinite, Oversized
 from core.encoding.structure import MOST_ARRAYS
 from core.errors import InvalidInput, TooLarge, shown
@@ -54,13 +55,9 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
 
 def _parted(text: bytes) -> tuple[bytes, bytes]:
     """Returns the first record, whose quoted cells may have line ends, and the other ones."""
-    start, quotes = 0, 0
-    while (end := text.find(b"\n", start)) >= 0:
-        quotes += text.count(b'"', start, end)
-        if quotes % 2 == 0:
-            return text[:end], text[end + 1 :]
-        start = end + 1
-    return text, b""
+    found = RECORD.match(text)
+    end = len(text) if found is None else found.end()
+    return (text[:end], text[end + 1 :]) if text[end : end + 1] == b"\n" else (text, b"")
 
 
 def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:

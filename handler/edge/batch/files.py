@@ -1,7 +1,6 @@
 """Reads files of records as blocks: JSON lines, CSV, numpy arrays, Parquet. Any prefix of records can be left out."""
 
 import csv
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from core.encoding.csv_record import RECORD
 from core.errors import InvalidInput, shown
 from handler.edge.batch.json_lines import JsonBlock, LongRecord
 from handler.edge.batch.parquet import parquet_rows
@@ -21,9 +21,6 @@ PIECE: Final = 1024 * 1024
 BLOCK_BYTES: Final = 4 * PIECE
 """The most bytes of the records of one block; a single record can have more."""
 BOM: Final = b"\xef\xbb\xbf"
-CELL: Final = rb'(?:"(?:[^"]++|"")*+"[^,]*+|(?!")[^,]*+)'
-WHOLE: Final = re.compile(CELL + rb"(?:," + CELL + rb")*+")
-"""Matches lines whose quoted cells are closed. A quote inside of a plain cell, as in 5" pipe, opens nothing."""
 
 
 Blocks = Iterator[RecordBlock]
@@ -117,7 +114,7 @@ def _csv(file: BinaryIO, most: int) -> Records:
             continue
         for line in [None] if lines is None else lines:
             size += most + 1 if line is None else len(line) + 1
-            is_end = line is None or WHOLE.fullmatch(b'"' + line if opened else line) is not None
+            is_end = line is None or RECORD.fullmatch(b'"' + line if opened else line) is not None
             if size <= most or not opened:
                 opened.append(line or b"")
             if is_end:

@@ -123,6 +123,8 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (CSV, 'name,age,n\n"a",2.5,1\nb,,2', TABLE, PEOPLE),
     (CSV, 'name,age,n\r\n"a",2.5,1\r\n\r\nb,,2\r\n', TABLE, PEOPLE),
     (CSV, '"a\r\n\r\nb",c\r\n"d\ne",f\r\n', TEXTS, {"x": [[b"a\r\n\r\nb", b"c"], [b"d\ne", b"f"]]}),
+    (CSV, '5" pipe,a\n7" rod,b', TEXTS, {"x": [[b'5" pipe', b"a"], [b'7" rod', b"b"]]}),
+    (CSV, 'age,inch",n\n1,2,3\n4,5,6', ANY, {"age": [1, 4], 'inch"': [2, 5], "n": [3, 6]}),
     (CSV, '"na\nme",age,n\n1,2,3\n4,5,6', ANY, {"na\nme": [1, 4], "age": [2, 5], "n": [3, 6]}),
     (CSV, '"a ""b"", c",007', TEXTS, {"x": [[b'a "b", c', b"007"]]}),
     (CSV, "true,0\nFALSE,1", FLAGS, {"x": [[True, False], [False, True]]}),
