@@ -25,7 +25,7 @@ from tests.support.openapi import DOCUMENT, ROOT, nested, plain, resolved, valid
 INFER = "/v2/models/{model}/infer"
 EXPECTED = ["2xx", "4xx", "503"]
 CONFIG = {
-    "generation": {"max-examples": 10, "deterministic": True, "database": "none"},
+    "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
     # Readiness answers 503, and so does anything that is busy or missing now; any other 5xx is a bug.
     "checks": {"not_a_server_error": {"expected-statuses": EXPECTED}},
     # Some inferences that JSON Schema allows are 400: it cannot say how many elements a shape needs, or what this very

@@ -248,7 +248,7 @@ def test_requests_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> N
     """The requests and the cuts are random; one application is asked for answers at once, the other one is not."""
     numbers = random.Random(7)  # noqa: S311 - cuts, not secrets
     with serving("uvloop", LIMITS, app=app) as port, serving("uvloop", LIMITS) as other:
-        for _ in range(150):
+        for _ in range(250):  # fewer are answered at once where pieces arrive late
             requests = [_request(numbers) for _ in range(numbers.randint(1, 6))]
             wire, ends = b"".join(requests), [*accumulate(map(len, requests))]
             cuts = sorted([*numbers.choices(range(len(wire)), k=numbers.randint(0, 3)), *numbers.choice([ends, []])])
@@ -256,7 +256,7 @@ def test_requests_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> N
             pause = numbers.choice([0, 0.002])
             app.most_waited = numbers.choice([0, MOST_WAITED])
             assert _told(port, pieces, pause) == _told(other, pieces, pause), pieces
-    assert app.answers > 10  # fewer where pieces arrive late
+    assert app.answers > 30
 
 
 def _request(numbers: random.Random) -> bytes:
