@@ -1,7 +1,8 @@
 """Answers the requests that no protocol owns: metrics, the root of a client that is not a browser, the site.
 
-The site is imported with its first request. An unknown caller gets the page that asks for a key, and the files that
-pages refer to, which have no data of this server: neither imports FastAPI.
+The site is imported with the first request for one of its pages. An unknown caller gets the page that asks for a key,
+and the files that pages refer to, which have no data of this server: neither imports FastAPI. Programs that ask for
+paths of nobody, as scanners do, import nothing either.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from handler.edge.observe.record import own_id, refused, unfound
 from handler.edge.protocols import phrased
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
+from handler.site.paths import may_have
 
 if TYPE_CHECKING:
     from handler.edge.dispatch.inline import Inline
@@ -113,7 +115,7 @@ class Elsewhere:
         scope[MODELS_KEY] = visitor.models(Right.READ)
         if path in self.metrics:
             return await self._scraped(method, path, visitor)
-        if not self._settings.site:
+        if not self._settings.site or not (may_have(path) or reads_html(scope)):
             return unrouted(method, path)
         scope[CONTROL_KEY] = visitor.barred()
         scope[OWN_ID_KEY] = own_id()
@@ -154,7 +156,7 @@ class Elsewhere:
 
 
 def unrouted(method: str, path: str) -> HttpResponse:
-    """Returns the refusal of a path that a server without a site does not have."""
+    """Returns the refusal of a path that neither a protocol nor the site has."""
     dialect = DIALECTS[0]
     try:
         Router(dialect).find(method, path)

@@ -28,7 +28,7 @@ from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-from handler.site import assets, described, examples, frame, instance, model, platform_routes, status
+from handler.site import assets, described, examples, frame, instance, model, paths, platform_routes, status
 from handler.site.documentation import Documentation
 from handler.site.views import ModelView, StatusView, entry_view, model_view, now
 
@@ -54,14 +54,14 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
     site = _Site(registry, settings)
     # Plain functions run in a thread: listing a remote repository must not delay inferences.
     for path, answer in (
-        ("/", site.status_page),
-        ("/docs", site.documentation),
-        ("/openapi.json", site.description),
-        ("/favicon.ico", _icon),
+        (paths.START, site.status_page),
+        (paths.DOCS, site.documentation),
+        (paths.DESCRIPTION, site.description),
+        (paths.ICON, _icon),
     ):
         app.add_route(path, answer, READ)
-    app.api_route("/status", methods=READ, response_model=StatusView)(site.status)
-    app.add_route("/models/{model}", site.model_page, READ)
+    app.api_route(paths.STATUS, methods=READ, response_model=StatusView)(site.status)
+    app.add_route(f"{paths.MODELS}{{model}}", site.model_page, READ)
     return app
 
 

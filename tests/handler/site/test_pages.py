@@ -397,6 +397,9 @@ for method in ("GET", "POST", "DELETE"):
         ask(app, "/v2" + path, method)
 for path in ("/", "/docs", "/assets/x", "/models/iris"):
     assert ask(closed, path).status == 401
+for method in ("GET", "POST"):
+    refusal = ask(app, "/wp-login.php", method, accept="*/*")
+    assert (refusal.status, refusal.value) == (404, {{"error": "there is nothing at '/wp-login.php'"}})
 after = "fastapi" in sys.modules, "starlette" in sys.modules
 ask(app, "/")
 print(before, after, "fastapi" in sys.modules)
@@ -404,7 +407,7 @@ print(before, after, "fastapi" in sys.modules)
 
 
 def test_no_protocol_request_imports_fastapi() -> None:
-    """The rule holds for answers and refusals, and for a browser without a key; the first page imports it."""
+    """The rule holds for answers and refusals, for a browser without a key, and for a scanner; a page imports it."""
     code = IMPORTS.format(path=[str(ROOT)], keys=GATED["KEYS"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "(False, False) (False, False) True", done.stderr
