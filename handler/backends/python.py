@@ -60,6 +60,13 @@ def _take_signals() -> None:
 
 
 os.register_at_fork(after_in_child=_take_signals)
+CALLED: Final = {
+    "predict": ("inputs", "parameters"),
+    "stream": ("inputs", "parameters"),
+    "explain": ("inputs", "parameters"),
+    "http": ("request",),
+}
+"""The functions of a module that the server calls, with their arguments. All but `predict` may be absent."""
 _END: Final = object()
 """Marks the end of a generator. A model cannot yield it."""
 
@@ -68,7 +75,7 @@ def load(source: Source, settings: Settings) -> "PythonModel":
     """Imports model.py. The spec has the inputs and outputs of the settings, else those of the module's `metadata`.
 
     Raises ModelNotLoadable, in one line without paths: unless DRAGOMAN_ALLOW_CODE=true, for a module that raises or
-    has no function `predict`, and for a wrong `metadata`.
+    has no function `predict`, for a function that cannot be called as CALLED says, and for a wrong `metadata`.
     """
     if not settings.allow_code:
         raise ModelNotLoadable(
@@ -90,7 +97,8 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
     predict = getattr(module, "predict", None)
     if not callable(predict):
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
-    _check_arguments(source.name, predict)
+    for function, arguments in CALLED.items():
+        _check_call(source.name, module, function, arguments)
     inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None))
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
@@ -98,14 +106,19 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
     return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module)
 
 
-def _check_arguments(name: str, predict: Callable[..., Any]) -> None:
-    """Raises ModelNotLoadable for a predict that cannot be called with inputs and parameters."""
-    if iscoroutinefunction(unwrap(predict)) or isasyncgenfunction(unwrap(predict)):
-        raise ModelNotLoadable(f"model {name!r}: predict is async; expected a plain function, which runs in a thread")
+def _check_call(name: str, module: ModuleType, function: str, arguments: Sequence[str]) -> None:
+    """Raises ModelNotLoadable for a function of the module that cannot be called with these arguments."""
+    called = getattr(module, function, None)
+    if not callable(called):
+        return
+    if iscoroutinefunction(unwrap(called)) or isasyncgenfunction(unwrap(called)):
+        text = f"{function} is async; expected a plain function, which runs in a thread"
+        raise ModelNotLoadable(f"model {name!r}: {text}")
     try:
-        signature(predict).bind({}, {})
+        signature(called).bind(*arguments)
     except TypeError as error:
-        raise ModelNotLoadable(f"model {name!r}: predict has to take inputs and parameters: {error}") from None
+        expected = " and ".join(arguments)
+        raise ModelNotLoadable(f"model {name!r}: {function} has to take {expected}: {error}") from None
     except ValueError:  # it is not written in Python, and does not describe itself
         return
 

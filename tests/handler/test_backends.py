@@ -348,6 +348,9 @@ def test_code_is_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
         ("predict = 1", "has no function predict"),
         ("def predict(i, p): ...\nmetadata = {'inputs': 1}", "metadata of model 'm': inputs is 1"),
         ("def predict(x): ...", "predict has to take inputs and parameters: too many positional arguments"),
+        ("def predict(*_): ...\ndef stream(x): ...", "stream has to take inputs and parameters: too many"),
+        ("def predict(*_): ...\ndef explain(): ...", "explain has to take inputs and parameters: too many"),
+        ("def predict(*_): ...\ndef http(a, b): ...", "http has to take request: missing a required argument: 'b'"),
         ("import core.own\ndef predict(i, p): ...", "core.py has the name of a package of Dragoman: rename it"),
     ],
 )

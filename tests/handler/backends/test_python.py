@@ -14,6 +14,7 @@ import pytest
 
 from core.errors import ModelFailed, ModelNotLoadable
 from handler.backends import Source, python
+from handler.backends.python import CALLED
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
@@ -138,10 +139,12 @@ def test_a_process_that_a_model_has_forked_ends_by_a_signal(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("body", ["return {'y': [1]}", "yield {'y': [1]}"])
-def test_an_async_predict_is_refused_at_its_load(tmp_path: Path, body: str) -> None:
+@pytest.mark.parametrize("function", list(CALLED))
+def test_an_async_function_is_refused_at_its_load(tmp_path: Path, function: str, body: str) -> None:
     """Each of its answers would be a coroutine that nobody awaits."""
-    with pytest.raises(ModelNotLoadable, match="^model 'm': predict is async; expected a plain function"):
-        load(tmp_path, f"async def predict(inputs, parameters):\n {body}\n")
+    code = f"def predict(inputs, parameters):\n return inputs\nasync def {function}(*given):\n {body}\n"
+    with pytest.raises(ModelNotLoadable, match=f"^model 'm': {function} is async; expected a plain function"):
+        load(tmp_path, code)
 
 
 def test_a_stream_that_does_not_end_well_is_the_models_failure(tmp_path: Path) -> None:
