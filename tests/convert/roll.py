@@ -11,8 +11,14 @@ SERVED: Final = {
         *("logistic", "scaled-svc", "forest", "extra-trees-numbers", "boosting", "histogram-boosting", "ridge"),
         *("histogram-regression", "tree", "neighbours", "bayes", "perceptron", "table", "words"),
     ),
-    "XGBoost": ("xgb-binary", "xgb-classes", "xgb-regression", "xgb-poisson", "xgb-base-score", "xgb-ranker"),
-    "LightGBM": ("lgbm-binary", "lgbm-classes", "lgbm-regression", "lgbm-categories"),
+    "XGBoost": (
+        *("xgb-binary", "xgb-classes", "xgb-labels", "xgb-regression"),
+        *("xgb-poisson", "xgb-base-score", "xgb-ranker"),
+    ),
+    "LightGBM": (
+        *("lgbm-binary", "lgbm-classes", "lgbm-slope", "lgbm-forest"),
+        *("lgbm-forest-classes", "lgbm-regression", "lgbm-categories"),
+    ),
     "CatBoost": ("cat-binary", "cat-classes", "cat-regression"),
     "Keras": ("dense", "pictures", "two_inputs", "words", "signals", "residual"),
     "PyTorch": ("perceptron", "pictures", "tower", "signals", "recurrent"),
@@ -20,7 +26,7 @@ SERVED: Final = {
 }
 REFUSED: Final = {
     "scikit-learn": ("a function of one's own", "no converter", "splits between numbers of FP64"),
-    "XGBoost": ("categories of xgboost",),
+    "XGBoost": ("categories of xgboost", "another booster"),
     "LightGBM": ("timestamps",),
     "CatBoost": ("categories of catboost",),
 }

@@ -81,6 +81,11 @@ def columns_of_classes(folder: Path) -> Path:
     return saved(ensemble.RandomForestClassifier(3, random_state=0).fit(zoo.IRIS.data, both))(folder)
 
 
+def weighted_trees(folder: Path) -> Path:
+    """A booster whose trees have weights."""
+    return zoo.xgb("json", zoo.IRIS, booster="dart", objective="reg:squarederror")(folder).path
+
+
 def xgboost_categories(folder: Path) -> Path:
     import xgboost  # noqa: PLC0415 - as above
 
@@ -145,6 +150,7 @@ REFUSED = {
     ),
     "timestamps": (timestamps, ("--data", "{folder}/times.npy"), "numbers changes "),
     "categories of xgboost": (xgboost_categories, (), "categorical splits in "),
+    "another booster": (weighted_trees, (), "model.json has the booster 'dart'; expected 'gbtree', which alone"),
     "categories of catboost": (catboost_categories, (), "has cat features (0), which CatBoost's ONNX export does not"),
     "too few columns": (forest, ("--data", "{folder}/../few.npy"), "input 'X' is [-1, 4], and the rows are [3, 2]"),
     "data that is not there": (forest, ("--data", "{folder}/none.csv"), "none.csv cannot be read: No such file"),

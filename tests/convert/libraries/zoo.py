@@ -135,6 +135,12 @@ def xgb(suffix: str, frame: Any, rounds: int = 20, **parameters: Any) -> Callabl
     return make
 
 
+def labels_of_classes(folder: Path) -> Trained:
+    """The objective that predicts a label has the trees of the one that predicts probabilities."""
+    probable = xgb("json", IRIS, objective="multi:softprob", num_class=3)(folder)
+    return probable._replace(path=xgb("ubj", IRIS, objective="multi:softmax", num_class=3)(folder).path)
+
+
 def ranker(folder: Path) -> Trained:
     """A file of XGBRanker names its class, which the other classes of XGBoost refuse."""
     import xgboost  # noqa: PLC0415 - as above
@@ -219,15 +225,20 @@ SKLEARN = {
 XGBOOST = {
     "xgb-binary": Case(xgb("json", CANCER, objective="binary:logistic"), CLASSES, ("0", "1")),
     "xgb-classes": Case(xgb("ubj", IRIS, objective="multi:softprob", num_class=3), CLASSES, ("0", "1", "2")),
+    "xgb-labels": Case(labels_of_classes, CLASSES, ("0", "1", "2")),
     "xgb-regression": Case(xgb("json", DIABETES, objective="reg:squarederror", max_depth=4), ("variable",)),
     "xgb-poisson": Case(xgb("ubj", DIABETES, objective="count:poisson"), ("variable",)),
     "xgb-ranker": Case(ranker, ("variable",)),
     "xgb-made": Case(xgb("json", CANCER, objective="binary:logistic"), CLASSES, ("0", "1"), data=False),
     "xgb-base-score": Case(xgb("json", DIABETES, objective="reg:squarederror", base_score=150.0), ("variable",)),
 }
+FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 LIGHTGBM = {
     "lgbm-binary": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1")),
     "lgbm-classes": Case(lgbm(WINE, objective="multiclass", num_class=3), CLASSES, ("0", "1", "2")),
+    "lgbm-slope": Case(lgbm(CANCER, objective="binary", sigmoid=2.0), CLASSES, ("0", "1")),
+    "lgbm-forest": Case(lgbm(DIABETES, objective="regression", **FOREST), ("variable",)),
+    "lgbm-forest-classes": Case(lgbm(WINE, objective="multiclass", num_class=3, **FOREST), CLASSES, ("0", "1", "2")),
     "lgbm-regression": Case(lgbm(DIABETES, objective="regression"), ("variable",)),
     "lgbm-categories": Case(
         lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), note="categorical"

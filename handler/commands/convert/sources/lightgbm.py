@@ -1,5 +1,6 @@
 """LightGBM: boosters in its text format, by onnxmltools."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +44,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     progress(f"converting {objective or 'a booster'} with {versioned('onnxmltools')}")
     with refusing("onnxmltools does not convert this model"):
         made = onnxmltools.convert_lightgbm(
-            lightgbm.Booster(model_str=_lowered(text)),
+            lightgbm.Booster(model_str=_prepared(text, _weight(dumped))),
             initial_types=[(INPUT, types.FloatTensorType([None, booster.num_feature()]))],
             target_opset=OPSET,
             zipmap=False,
@@ -67,9 +68,20 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     )
 
 
-def _lowered(text: str) -> str:
-    """Returns the model with each threshold rounded down to FP32: onnxmltools rounds to the nearest."""
-    lines = [line for line in text.split("\n") if not line.startswith("tree_sizes=")]  # bytes, which change
+def _weight(dumped: Mapping[str, Any]) -> float:
+    """Returns the factor of the leaves' values that onnxmltools leaves out: a sigmoid's slope, a forest's mean."""
+    slope = re.match("binary sigmoid:(.*)", str(dumped.get("objective", "")))
+    trees = len(dumped["tree_info"]) // dumped["num_tree_per_iteration"] if dumped["average_output"] else 1
+    return (float(slope[1]) if slope else 1.0) / max(trees, 1)
+
+
+def _prepared(text: str, weight: float) -> str:
+    """Returns the model in a form that onnxmltools converts well: a sum of trees with thresholds of FP32.
+
+    Each threshold is rounded down, as onnxmltools rounds to the nearest. `weight`: multiplies the leaves' values.
+    """
+    own = ("tree_sizes=", "average_output")  # bytes, which change; and what `weight` does
+    lines = [line for line in text.split("\n") if not line.startswith(own)]
     last = 0
     for index, line in enumerate(lines):
         name, _, values = line.partition("=")
@@ -80,6 +92,8 @@ def _lowered(text: str) -> str:
             written = lines[last].partition("=")[2].split()
             floors = [each if kind else repr(lowered(float(each))) for kind, each in zip(kinds, written, strict=True)]
             lines[last] = f"threshold={' '.join(floors)}"
+        elif name == "leaf_value" and weight != 1:
+            lines[index] = f"leaf_value={' '.join(repr(float(each) * weight) for each in values.split())}"
     return "\n".join(lines)
 
 

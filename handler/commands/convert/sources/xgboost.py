@@ -35,6 +35,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     model = _opened(xgboost, file)
     booster = model.get_booster()
     learner = json.loads(booster.save_raw("json"))["learner"]
+    _check_kind(learner, file)
     names = list(booster.feature_names or ())
     notes = _categories(learner, file)
     booster.feature_names = booster.feature_types = None  # onnxmltools takes f0, f1, ... alone
@@ -66,6 +67,8 @@ def _opened(xgboost: Any, file: Path) -> Any:
         booster = xgboost.Booster()
         booster.load_model(file)
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+        if objective == "multi:softmax":  # the same trees; onnxmltools writes their probabilities for both objectives
+            booster.set_param("objective", "multi:softprob")
         kind = xgboost.XGBClassifier if objective.startswith(("binary:", "multi:")) else xgboost.XGBRegressor
         booster.set_attr(scikit_learn=None)  # it names the class that saved the model: XGBRegressor refuses a ranker's
         model = kind()
@@ -73,10 +76,16 @@ def _opened(xgboost: Any, file: Path) -> Any:
     return model
 
 
+def _check_kind(learner: Mapping[str, Any], file: Path) -> None:
+    """Raises Refused for a booster that is not a plain sum of trees."""
+    kind = learner["gradient_booster"]["name"]
+    if kind != "gbtree":
+        raise Refused(f"{file} has the booster {kind!r}; expected 'gbtree', which alone onnxmltools converts")
+
+
 def _categories(learner: Mapping[str, Any], file: Path) -> list[str]:
     """Returns the report's sentences about categorical splits. Raises Refused for a model that has some."""
-    booster = learner["gradient_booster"]
-    trees = booster.get("model", booster.get("gbtree", {}).get("model", {})).get("trees", [])
+    trees = learner["gradient_booster"]["model"]["trees"]
     split = sum(bool(tree.get("categories")) for tree in trees)
     if split:
         raise Refused(
