@@ -12,6 +12,7 @@ from sklearn import (
     datasets,
     ensemble,
     linear_model,
+    model_selection,
     naive_bayes,
     neighbors,
     neural_network,
@@ -56,7 +57,8 @@ class Case(NamedTuple):
 
 
 def answers(model: Any, rows: Any) -> Any:
-    return model.predict_proba(rows[ASKED]) if hasattr(model, "predict_proba") else model.predict(rows[ASKED])
+    method = next(each for each in ("predict_proba", "decision_function", "predict") if hasattr(model, each))
+    return getattr(model, method)(rows[ASKED])
 
 
 def both(predicted: Any, parameters: dict[str, Any]) -> Any:
@@ -185,17 +187,27 @@ def scaled(estimator: Any) -> Any:
     return pipeline.make_pipeline(preprocessing.StandardScaler(), estimator)
 
 
+def votes(**parameters: Any) -> Any:
+    voters = {"lines": linear_model.LogisticRegression(max_iter=500), "tree": tree.DecisionTreeClassifier(max_depth=3)}
+    return ensemble.VotingClassifier([*voters.items()], **parameters)
+
+
+THREE = ("0", "1", "2")
 SPECIES = ("setosa", "versicolor", "virginica")
 CLASSES = ("label", "probabilities")
 SKLEARN = {
     "logistic": Case(skops(linear_model.LogisticRegression(max_iter=500)), CLASSES, SPECIES),
     "scaled-svc": Case(skops(scaled(calibration.CalibratedClassifierCV(svm.SVC(), ensemble=False))), CLASSES, SPECIES),
+    "linear-svc": Case(skops(scaled(svm.LinearSVC())), CLASSES, SPECIES),
+    "search": Case(skops(model_selection.GridSearchCV(svm.LinearSVC(), {"C": [0.1, 1]}), plain=True), CLASSES, THREE),
+    "votes": Case(skops(votes(voting="soft")), CLASSES, SPECIES),
+    "votes-for-labels": Case(skops(votes(), plain=True), ("label",), data=False),
     "forest": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES),
     "forest-made": Case(
         skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False, note="missing values"
     ),
     "extra-trees-numbers": Case(
-        skops(ensemble.ExtraTreesClassifier(20, random_state=0), WINE, plain=True), CLASSES, ("0", "1", "2")
+        skops(ensemble.ExtraTreesClassifier(20, random_state=0), WINE, plain=True), CLASSES, THREE
     ),
     "boosting": Case(
         skops(ensemble.GradientBoostingClassifier(n_estimators=20, random_state=0), CANCER),
@@ -224,8 +236,8 @@ SKLEARN = {
 }
 XGBOOST = {
     "xgb-binary": Case(xgb("json", CANCER, objective="binary:logistic"), CLASSES, ("0", "1")),
-    "xgb-classes": Case(xgb("ubj", IRIS, objective="multi:softprob", num_class=3), CLASSES, ("0", "1", "2")),
-    "xgb-labels": Case(labels_of_classes, CLASSES, ("0", "1", "2")),
+    "xgb-classes": Case(xgb("ubj", IRIS, objective="multi:softprob", num_class=3), CLASSES, THREE),
+    "xgb-labels": Case(labels_of_classes, CLASSES, THREE),
     "xgb-regression": Case(xgb("json", DIABETES, objective="reg:squarederror", max_depth=4), ("variable",)),
     "xgb-poisson": Case(xgb("ubj", DIABETES, objective="count:poisson"), ("variable",)),
     "xgb-ranker": Case(ranker, ("variable",)),
@@ -235,10 +247,10 @@ XGBOOST = {
 FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 LIGHTGBM = {
     "lgbm-binary": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1")),
-    "lgbm-classes": Case(lgbm(WINE, objective="multiclass", num_class=3), CLASSES, ("0", "1", "2")),
+    "lgbm-classes": Case(lgbm(WINE, objective="multiclass", num_class=3), CLASSES, THREE),
     "lgbm-slope": Case(lgbm(CANCER, objective="binary", sigmoid=2.0), CLASSES, ("0", "1")),
     "lgbm-forest": Case(lgbm(DIABETES, objective="regression", **FOREST), ("variable",)),
-    "lgbm-forest-classes": Case(lgbm(WINE, objective="multiclass", num_class=3, **FOREST), CLASSES, ("0", "1", "2")),
+    "lgbm-forest-classes": Case(lgbm(WINE, objective="multiclass", num_class=3, **FOREST), CLASSES, THREE),
     "lgbm-regression": Case(lgbm(DIABETES, objective="regression"), ("variable",)),
     "lgbm-categories": Case(
         lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), note="categorical"

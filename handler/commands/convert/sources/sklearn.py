@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from handler.commands.convert.sources import PICKLED, first_bytes
+from handler.commands.convert.sources import PICKLED, first_bytes, graph
 from handler.commands.convert.sources import sklearn_histograms as histograms
 from handler.commands.convert.sources import sklearn_inputs as inputs
 from handler.commands.convert.sources.original import (
@@ -61,7 +61,9 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         )
     except Exception as error:
         raise Refused(_why(error)) from error
-    outputs = [output.name for output in made.graph.output]
+    if classifies and not _second("classifier", model):  # as of votes for labels: nothing shows whether they are right
+        del made.graph.output[1:]
+    outputs = graph.outputs(made)
     scores = outputs[1] if classifies and len(outputs) > 1 else ""
     return LibraryModel(
         made.SerializeToString(),
@@ -93,12 +95,32 @@ def _notes(warned: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def _options(model: Any, *, classifies: bool) -> dict[int, dict[str, Any]]:
-    """Returns skl2onnx's options by the object: scores are a tensor, and lower case needs no language's locale."""
-    found: dict[int, dict[str, Any]] = {id(model): {"zipmap": False}} if classifies else {}
+    """Returns skl2onnx's options by the object: scores are a tensor, and lower case needs no language's locale.
+
+    Voting classifiers lose an attribute of `transform`, with which skl2onnx refuses them; no output is made of it.
+    """
+    last = _last(model)
+    bare = type(last).__name__ == "LinearSVC"  # its scores are a tensor, and skl2onnx refuses the option that says so
+    found: dict[int, dict[str, Any]] = {id(last): {"nocl": False}} if bare else {}
+    if classifies and not bare:
+        found[id(model)] = {"zipmap": False}
     for step in inputs.steps(model, inner=True):
         if hasattr(step, "vocabulary_"):
             found.setdefault(id(step), {})["locale"] = LOCALE
+        if hasattr(step, "flatten_transform"):
+            step.flatten_transform = False
     return found
+
+
+def _last(model: Any) -> Any:
+    """Returns the estimator that predicts: the last step of a pipeline, the best one of a search."""
+    while True:
+        if hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif hasattr(model, "steps"):
+            model = model.steps[-1][1]
+        else:
+            return model
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -191,6 +213,12 @@ METHODS: Final = {
 """The method behind the first output, and those of which the first that the model has is behind the second."""
 
 
+def _second(kind: str | None, model: Any) -> str:
+    """Returns the method behind the second output, "" if the model has none."""
+    others = METHODS[kind][1] if kind else ("predict_proba",)
+    return next((each for each in others if hasattr(model, each)), "")
+
+
 class _Original:
     """Computes the ONNX model's outputs with scikit-learn."""
 
@@ -198,9 +226,8 @@ class _Original:
         self._model = model
         self._columns = columns
         kind = next((each for each in METHODS if _is(each, model)), None)
-        first, others = METHODS[kind] if kind else ("predict" if len(outputs) > 1 else "transform", ("predict_proba",))
-        methods = [first, next((each for each in others if hasattr(model, each)), "")]
-        self._methods = dict(zip(outputs, methods, strict=False))
+        first = METHODS[kind][0] if kind else "predict" if len(outputs) > 1 else "transform"
+        self._methods = dict(zip(outputs, (first, _second(kind, model)), strict=False))
 
     def __call__(self, given: Mapping[str, NDArray[Any]]) -> Arrays:
         rows = self._frame(given) if self._columns else self._matrix(given)
