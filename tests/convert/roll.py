@@ -21,7 +21,7 @@ SERVED: Final = {
         *("lgbm-forest-classes", "lgbm-regression", "lgbm-categories"),
     ),
     "CatBoost": ("cat-binary", "cat-classes", "cat-regression"),
-    "Keras": ("dense", "pictures", "two_inputs", "words", "signals", "residual"),
+    "Keras": ("dense", "pictures", "two_inputs", "words", "signals", "residual", "scaled"),
     "PyTorch": ("perceptron", "pictures", "tower", "signals", "recurrent"),
     "Hugging Face": ("reviews", "stars"),
 }

@@ -53,7 +53,17 @@ def residual() -> Any:
     return keras.Model(given, layers.Dense(3, "softmax", name="scores")(layers.LayerNormalization()(given + hidden)))
 
 
-MODELS = {each.__name__: each for each in (dense, pictures, two_inputs, words, signals, residual)}
+def scaled() -> Any:
+    """A layer has learned its numbers before the training, and others have operations that tf2onnx does not know."""
+    norm = layers.Normalization()
+    norm.adapt(np.random.default_rng(1).normal(3, 2, (50, 4)))
+    inner = keras.Sequential([keras.Input((4,)), norm, layers.Dense(8, "gelu")], name="inner")
+    given = keras.Input((4,))
+    small = keras.ops.expm1(keras.ops.log1p(keras.ops.abs(inner(given))))
+    return keras.Model(given, layers.Dense(2, name="scores")(small))
+
+
+MODELS = {each.__name__: each for each in (dense, pictures, two_inputs, words, signals, residual, scaled)}
 
 
 def rows(each: Any, random: np.random.Generator) -> Any:
@@ -112,17 +122,27 @@ def job(source: Path, folder: Path) -> LibraryJob:
     return LibraryJob(str(source), "keras", str(folder), allow_pickle=False, trusted=(), **said)
 
 
-def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path, suffix: str) -> None:
     """A Lambda layer is Python code in the file, which Keras loads only where it is trusted."""
-    keras.Sequential([keras.Input((4,)), layers.Lambda(lambda x: x * 2)]).save(tmp_path / "m.keras")
-    with pytest.raises(Refused, match=r"m.keras cannot be read as a model of Keras: ValueError: .*[Ll]ambda"):
-        convert(job(tmp_path / "m.keras", tmp_path / "v"), lambda _: None)
+    file = tmp_path / f"m.{suffix}"
+    keras.Sequential([keras.Input((4,)), layers.Lambda(lambda x: x * 2)]).save(file)
+    with pytest.raises(Refused, match=rf"m.{suffix} cannot be read as a model of Keras: ValueError: .*[Ll]ambda"):
+        convert(job(file, tmp_path / "v"), lambda _: None)
+
+
+@pytest.mark.usefixtures("here")
+def test_an_older_file_is_recognised_and_converted(repository: Path, run: Any, tmp_path: Path) -> None:
+    dense().save(tmp_path / "m.h5")
+    code, out, err = run("convert", tmp_path / "m.h5", repository / "older", "--quiet")
+    assert (err, code) == ("", 0)
+    assert "m.h5 (keras 3" in out
 
 
 def test_an_operator_that_onnx_does_not_have_is_refused(tmp_path: Path) -> None:
-    """tf2onnx writes Erfc for gelu, as TensorFlow has it, and ONNX Runtime refuses the graph."""
-    keras.Sequential([keras.Input((4,)), layers.Dense(2, "gelu")]).save(tmp_path / "m.keras")
-    with pytest.raises(Refused, match=r"ONNX Runtime does not load the converted model: InvalidGraph: .*Erfc"):
+    """tf2onnx writes Bucketize as TensorFlow has it, and ONNX Runtime refuses the graph."""
+    keras.Sequential([keras.Input((4,)), layers.Discretization([0.0, 1.0])]).save(tmp_path / "m.keras")
+    with pytest.raises(Refused, match=r"ONNX Runtime does not load the converted model: InvalidGraph: .*Bucketize"):
         convert(job(tmp_path / "m.keras", tmp_path / "v"), lambda _: None)
 
 

@@ -303,6 +303,16 @@ def test_numbers_with_fractions_are_divided_downwards(tmp_path: Path) -> None:
     check(folder, x=np.array([7.5, -7.5, 4.0], np.float32))
 
 
+def test_operations_that_tf2onnx_lacks_are_made_of_others(tmp_path: Path) -> None:
+    """GELU has the complement of the error function."""
+    functions = {"gelu": tf.nn.gelu, "erfc": tf.math.erfc, "log1p": tf.math.log1p, "expm1": tf.math.expm1}
+
+    def called(x: Any) -> dict[str, Any]:
+        return {name: function(x) for name, function in functions.items()}
+
+    check(save(tmp_path / "1", called, spec([None, 3])), x=np.linspace(-0.9, 6, 12, dtype=np.float32).reshape(4, 3))
+
+
 def test_text_may_be_an_input_that_another_signature_does_without(tmp_path: Path) -> None:
     """Its default is text as well."""
 

@@ -1,4 +1,4 @@
-"""Operations that tf2onnx converts wrongly: this module converts or refuses them.
+"""Operations that tf2onnx converts wrongly: this module converts or refuses them. Importing it registers missing ones.
 
 Each was found by comparison with TensorFlow's answers. tf2onnx rounds // and % of whole numbers towards zero instead of
 down, compares texts as numbers, and prints numbers as ONNX's Cast does.
@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from core.dtype import BY_ONNX
 from handler.commands.convert.saved_model.runtime import math, tf
+from handler.commands.convert.sources import tensorflow_ops
 from handler.commands.refused import Refused
 
+tensorflow_ops.register()
 TEXT: Final = frozenset({tf.string.as_datatype_enum})
 INEXACT: Final = frozenset(
     tf.as_dtype(name).as_datatype_enum for name in ("half", "bfloat16", "float", "double", "bool")

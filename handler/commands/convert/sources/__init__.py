@@ -43,7 +43,7 @@ FORMATS: Final = {
     "lightgbm": Format("LightGBM", f"{SOURCES}.lightgbm", "convert-lightgbm", (".txt",), _is_lightgbm),
     "catboost": Format("CatBoost", f"{SOURCES}.catboost", "convert-catboost", (".cbm",)),
     "torch": Format("PyTorch", f"{SOURCES}.torch", "convert-torch", (".pt2", ".pt", ".ts")),
-    "keras": Format("Keras", f"{SOURCES}.keras", "convert", (".keras",)),
+    "keras": Format("Keras", f"{SOURCES}.keras", "convert", (".keras", ".h5", ".hdf5")),
     "huggingface": Format("Hugging Face", f"{SOURCES}.huggingface", "convert-huggingface", ()),
 }
 """Each format's name, as `--format` has it. The order is that in which they are tried."""

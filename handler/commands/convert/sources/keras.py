@@ -1,7 +1,7 @@
-"""Keras: .keras files, by Keras' own export to ONNX, which is tf2onnx's on its backend TensorFlow."""
+"""Keras: .keras and .h5 files, by Keras' own export to ONNX, which is tf2onnx's on its backend TensorFlow."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from handler.commands.convert.sources import graph
+from handler.commands.convert.sources import graph, tensorflow_ops
 from handler.commands.convert.sources.original import (
     Arrays,
     LibraryModel,
@@ -31,13 +31,16 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
     keras = library("keras", TITLE, EXTRA)
-    library("tf2onnx", TITLE, EXTRA)
+    tensorflow_ops.register()
     onnx = library("onnx", TITLE, EXTRA)
     with refusing(f"{file} cannot be read as a model of Keras"):
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     progress(f"exporting with {versioned('keras')} and {versioned('tf2onnx')}")
     with TemporaryDirectory(prefix="keras-") as made, refusing("Keras does not export this model"):
         _answer(keras, model, [np.zeros([size or 1 for size in each.shape], each.dtype) for each in model.inputs])
+        for layer in _layers(model):
+            if isinstance(layer, keras.layers.Normalization):  # an export makes inputs of what such layers have learned
+                layer.mean, layer.variance = np.asarray(layer.mean), np.asarray(layer.variance)
         path = Path(made) / "model.onnx"
         model.export(path, format="onnx", verbose=False)
         exported = onnx.load(path)
@@ -54,6 +57,13 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         versioned("tf2onnx"),
         "network",
     )
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    for layer in model.layers:
+        yield layer
+        if hasattr(layer, "layers"):
+            yield from _layers(layer)
 
 
 def _answer(keras: Any, model: Any, arrays: list[NDArray[Any]]) -> list[Any]:
