@@ -118,6 +118,32 @@ def test_an_exported_program_is_converted_with_parity_and_served_over_every_prot
     check(name, tmp_path, server, run, model, rows)
 
 
+class Keyed(nn.Module):
+    def forward(self, pair: Any, *, scale: Any, doubled: bool = False) -> Any:
+        return (pair["a"] - pair["others"][0]) * scale * (2 if doubled else 1)
+
+
+def bert() -> Any:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return transformers.BertModel(transformers.BertConfig(vocab_size=50, **shape)).eval()
+
+
+@pytest.mark.parametrize(("make", "positions", "keywords"), [
+    (Keyed, ({"a": torch.randn(2, 3), "others": [torch.randn(2, 3)]},), {"scale": torch.randn(2, 3), "doubled": True}),
+    (bert, (), {each: torch.ones(2, 7, dtype=torch.long) for each in ("input_ids", "attention_mask")}),
+])  # fmt: skip
+def test_inputs_of_a_program_may_be_keywords_or_parts(
+    make: Any, positions: Any, keywords: Any, run: Any, tmp_path: Path
+) -> None:
+    """A program remembers how it was called. The answers of Hugging Face's models are types of their package."""
+    torch.export.save(torch.export.export(make(), positions, keywords), tmp_path / "m.pt2")
+    code, _, err = run("convert", tmp_path / "m.pt2", tmp_path / "models/m", "--quiet")
+    assert code == 0, err
+    report = json.loads((tmp_path / "models/m/1" / parity.FILE).read_bytes())
+    assert [each["different"] for each in report["outputs"]] == [0] * len(report["outputs"])
+
+
 def test_a_program_of_a_fixed_number_of_rows_stays_so(run: Any, tmp_path: Path) -> None:
     """Its rows are made, one at a time."""
     torch.export.save(torch.export.export(perceptron(), (torch.randn(1, 4),)), tmp_path / "m.pt2")

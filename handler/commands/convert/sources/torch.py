@@ -2,6 +2,8 @@
 
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -38,9 +40,36 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
 
 def _program(torch: Any, file: Path, progress: Progress) -> LibraryModel:
     with refusing(f"{file} cannot be read as a program of torch.export"):
-        program = torch.export.load(file)
+        program = _loaded(torch, file)
     progress(f"exporting with {versioned('torch')}")
-    return exported(torch, program, (), program.module(), {})
+    return exported(torch, program, (), _called(torch, program), {})
+
+
+def _loaded(torch: Any, file: Path) -> Any:
+    """Returns the program of a file. The answers of a Hugging Face model are types that its package makes known."""
+    try:
+        return torch.export.load(file)
+    except RuntimeError:
+        with suppress(ImportError):
+            import_module("transformers.modeling_outputs")
+        return torch.export.load(file)
+
+
+def _called(torch: Any, program: Any) -> Callable[..., Any]:
+    """Returns what answers tensors in the order of a program's inputs: some may be keywords, or in dicts and lists."""
+    module: Callable[..., Any] = program.module()
+    tree = torch.utils._pytree  # noqa: SLF001 - no other
+    if program.example_inputs is None:
+        return module
+    leaves, spec = tree.tree_flatten(program.example_inputs)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def answer(*tensors: Any) -> Any:
+        given = dict(zip(places, tensors, strict=True))
+        arguments, keywords = tree.tree_unflatten([given.get(*each) for each in enumerate(leaves)], spec)
+        return module(*arguments, **keywords)
+
+    return answer
 
 
 def exported(
