@@ -179,7 +179,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *["good", "bad", "film", "story", "
 
 
 def texts(kind: str, folder: Path, **settings: Any) -> Path:
-    """Saves a small BERT with a tokenizer, as `save_pretrained` does."""
+    """Saves a small model of BERT's kind with a tokenizer, as `save_pretrained` does."""
     vocabulary = {word: index for index, word in enumerate(WORDS)}
     made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token=WORDS[1]))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -189,9 +189,10 @@ def texts(kind: str, folder: Path, **settings: Any) -> Path:
     special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     transformers.BertTokenizerFast(tokenizer_object=made, **special).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=64, **sizes, **settings)
+    network = getattr(transformers, kind)
+    settings = {"max_position_embeddings": 64, **sizes, **settings}
     torch.manual_seed(0)
-    getattr(transformers, kind)(config).eval().save_pretrained(folder)
+    network(network.config_class(vocab_size=len(WORDS), **settings)).eval().save_pretrained(folder)
     return folder
 
 
@@ -242,6 +243,15 @@ def _check_texts(name: str, folder: Path, repository: Path, output: str, server:
     check_served(f"{name}-of-texts", server, run, folder / "asked.npz", {output: theirs})
     if name in SERVED["Hugging Face"]:
         check_explained(f"{name}-of-texts", server, TEXTS[0])
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "RobertaModel"])
+def test_made_texts_are_as_short_as_the_model_needs(kind: str, run: Any, tmp_path: Path) -> None:
+    """RoBERTa numbers its positions behind that of the padding, and has fewer tokens than positions."""
+    folder = texts(kind, tmp_path / "few", max_position_embeddings=12, pad_token_id=0)
+    code, out, err = run("convert", folder, tmp_path / "models/few", "--quiet")
+    assert code == 0, err
+    assert "32 rows made, numbers differ by at most" in out
 
 
 def test_weights_in_a_pickle_are_refused(run: Any, tmp_path: Path) -> None:

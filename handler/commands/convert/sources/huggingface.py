@@ -37,6 +37,7 @@ TOKENIZER: Final = (
 )
 INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 LONGEST: Final = 64
+"""The most tokens of a text in the comparison."""
 ROWS: Final = 32
 WORDS: Final = 24
 SPECIAL: Final = ("[", "<", "##")
@@ -60,7 +61,7 @@ def convert(folder: Path, options: SourceOptions, progress: Progress) -> Library
     if not tokenizer.is_fast:
         raise Refused(f"{folder} has no tokenizer.json; save it with a fast tokenizer")
     names = [name for name in INPUTS if name in tokenizer.model_input_names]
-    encoder = _Encoder(tokenizer, names)
+    encoder = _Encoder(tokenizer, names, min(LONGEST, _longest(model)))
     progress(f"exporting {type(model).__name__} with {versioned('torch')}")
     found = _exported(torch, model, names, output, encoder.samples(2, 0))
     classifies = kind == TASKS["ForSequenceClassification"][0]
@@ -124,18 +125,26 @@ def _exported(torch: Any, model: Any, names: Sequence[str], output: str, sample:
 
 
 def _longest(model: Any) -> int:
-    return int(getattr(model.config, "max_position_embeddings", 0) or 512)
+    """Returns the most tokens of a text. Models of RoBERTa's kind count positions from that of the padding."""
+    tables = (getattr(each, "position_embeddings", None) for each in model.modules())
+    paddings = (getattr(each, "padding_idx", None) for each in tables)
+    first = max((padding + 1 for padding in paddings if padding is not None), default=0)
+    return int(getattr(model.config, "max_position_embeddings", 0) or 512) - first
 
 
 class _Encoder:
     """Turns texts into tokens, and makes texts of the vocabulary's words."""
 
-    def __init__(self, tokenizer: Any, names: Sequence[str]) -> None:
+    def __init__(self, tokenizer: Any, names: Sequence[str], longest: int) -> None:
+        """`longest`: the most tokens of a text."""
         self._tokenizer = tokenizer
         self._names = names
+        self._longest = longest
 
     def __call__(self, texts: Sequence[str]) -> Arrays:
-        found = self._tokenizer(list(texts), padding=True, truncation=True, max_length=LONGEST, return_tensors="np")
+        found = self._tokenizer(
+            list(texts), padding=True, truncation=True, max_length=self._longest, return_tensors="np"
+        )
         return {name: found[name].astype(np.int64) for name in self._names}
 
     def samples(self, rows: int, seed: int) -> Arrays:
