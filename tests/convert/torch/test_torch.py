@@ -118,6 +118,19 @@ def test_an_exported_program_is_converted_with_parity_and_served_over_every_prot
     check(name, tmp_path, server, run, model, rows)
 
 
+class Eigenvalues(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.linalg.eigvalsh(x)
+
+
+def test_an_operation_that_torch_does_not_export_is_named(run: Any, tmp_path: Path) -> None:
+    """Torch's own text has advice in colours for the author of an exporter, and not the name."""
+    torch.export.save(torch.export.export(Eigenvalues(), (torch.eye(3),)), tmp_path / "m.pt2")
+    err = run("convert", tmp_path / "m.pt2", tmp_path / "models/m", "--quiet")[2]
+    assert "torch.onnx does not export this model: DispatchError: No ONNX function found for" in err
+    assert "_linalg_eigh" in err
+
+
 class Keyed(nn.Module):
     def forward(self, pair: Any, *, scale: Any, doubled: bool = False) -> Any:
         return (pair["a"] - pair["others"][0]) * scale * (2 if doubled else 1)

@@ -103,14 +103,20 @@ def lowered(threshold: float) -> float:
 
 
 @contextmanager
-def refusing(what: str) -> Iterator[None]:
-    """Makes a refusal of whatever a library raises: `what`, and the error in one line. Their errors have no base."""
+def refusing(what: str, *, deep: bool = False) -> Iterator[None]:
+    """Makes a refusal of whatever a library raises: `what`, and the error in one line. Their errors have no base.
+
+    `deep`: the library wraps its errors in advice; the refusal has the innermost one.
+    """
     try:
         yield
     except (Refused, MemoryError):
         raise
     except Exception as error:
-        raise Refused(f"{what}: {one_line(error)}") from error
+        cause: BaseException = error
+        while deep and cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise Refused(f"{what}: {one_line(cause)}") from error
 
 
 def one_line(error: BaseException) -> str:

@@ -76,7 +76,7 @@ def exported(
     torch: Any, subject: Any, arguments: Any, original: Callable[..., Any], options: Mapping[str, Any]
 ) -> LibraryModel:
     """Exports a program or a module. `original`: answers tensors in the order of the inputs. Raises Refused."""
-    with refusing("torch.onnx does not export this model"):
+    with refusing("torch.onnx does not export this model", deep=True):
         made = torch.onnx.export(subject, arguments, dynamo=True, verbose=False, **options).model_proto
     return finished(torch, made, original)
 
