@@ -264,7 +264,7 @@ class Dialect(NamedTuple):
     `is_exact`: a path does not have a slash at its end. `root`: the answer of GET / to clients that do not want HTML.
     `json_length`: the header with the number of bytes of a body's JSON, before its tensors; empty where bodies have no
     such part. `id_member`: of a refusal, for the id that the client has sent; empty where the protocol has it in a
-    header alone.
+    header alone. `is_single`: it owns the path `prefix`, and none below it.
     """
 
     name: str
@@ -275,6 +275,7 @@ class Dialect(NamedTuple):
     root: HttpResponse | None = None
     json_length: bytes = b""
     id_member: str = ID_MEMBER
+    is_single: bool = False
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -284,5 +285,5 @@ class Dialect(NamedTuple):
         return self.surface().refuse(error, method, path)
 
     def owns(self, path: str) -> bool:
-        start = path[: len(self.prefix) + 1]
+        start = path if self.is_single else path[: len(self.prefix) + 1]
         return (start.lower() if self.any_case else start) in (self.prefix, self.prefix + "/")

@@ -79,7 +79,7 @@ class Routes:
 
     def __init__(self, contract: Contract) -> None:
         self._dialects = dialects_of(contract)
-        self._routers: dict[str, Router] = {}
+        self._routers: dict[tuple[str, str], Router] = {}
         self._known: dict[tuple[str, str, str], Destination] = {}
         self._has_pages = bool(contract.hosted)
 
@@ -95,9 +95,10 @@ class Routes:
 
     def find(self, path: str, dialect: Dialect, scope: Scope) -> RouteMatch:
         """Returns the dialect's route for a path. Raises RouteNotFound, MethodNotAllowed."""
-        router = self._routers.get(dialect.prefix)
+        key = dialect.name, dialect.prefix  # a platform's path may be the prefix of a protocol
+        router = self._routers.get(key)
         if router is None:
-            router = self._routers[dialect.prefix] = Router(dialect)
+            router = self._routers[key] = Router(dialect)
         method, encoded = scope["method"], encoded_of(scope)
         if encoded:
             return RouteMatch(path, dialect, *router.find_encoded(method, encoded))

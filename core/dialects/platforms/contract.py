@@ -4,7 +4,7 @@ Health is 200 as soon as the server is ready, with a body that no platform reads
 MLflow's form {"error_code": code, "message": text}. Sources: MLflow's scoring_server and its codes of errors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -46,7 +46,8 @@ CODES: Final = {
 def dialects(health: str, infer: str, folder: str = "", *, as_mlflow: bool = False) -> tuple[Dialect, ...]:
     """Returns the dialects of a platform's paths. `folder`: where it puts models that it asks to load; "" for none.
 
-    Each has one path, and comes before the protocols': Vertex AI's paths may lie below /v1.
+    Each has one path, and comes before the protocols': Vertex AI's paths may lie below /v1, and the protocols' below
+    them, such as /v1/models/iris/metadata.
     """
     refuse: Refuse = _refuse_as_mlflow if as_mlflow else refusals.refuse
     decode = partial(_infer, as_mlflow=as_mlflow)
@@ -59,12 +60,17 @@ def dialects(health: str, infer: str, folder: str = "", *, as_mlflow: bool = Fal
             Route("GET", "/health", _ready, "ready", right=Right.OPEN),
             Route("GET", "/version", _version, "this server's version", right=Right.READ),
         ]
-    found = [Dialect("platform", each.pattern, partial(Surface, (each,), refuse)) for each in routes if each.pattern]
+    paths = dict.fromkeys(route.pattern for route in routes if route.pattern)  # health and inference may share one
+    found = [_at(path, [route for route in routes if route.pattern == path], refuse) for path in paths]
     if not folder:
         return tuple(found)
     from core.dialects.platforms import hosted  # noqa: PLC0415 - for SageMaker's multi-model endpoints
 
     return (*found, hosted.dialect(folder))
+
+
+def _at(path: str, routes: Sequence[Route], refuse: Refuse) -> Dialect:
+    return Dialect("platform", path, partial(Surface, tuple(routes), refuse), is_single=True)
 
 
 def _infer(call: Call, *, as_mlflow: bool) -> tuple[ops.Operation, Reply]:

@@ -152,6 +152,18 @@ def test_a_platforms_routes_are_there_with_their_rights(start: Start, base: Path
     assert local.call("GET", "/v2/health/live").status == 200
 
 
+@pytest.mark.parametrize(("health", "infer"), [
+    ("/", "/"), ("/v1", "/v2"), ("/v1/models/iris", "/v1/models/iris:predict"), ("/v2/models/iris/ready", "/v2/models"),
+])  # fmt: skip
+def test_vertex_ais_paths_may_be_any(start: Start, health: str, infer: str) -> None:
+    """Both may be one path, and what lies below them stays the protocols' own."""
+    routes = {"AIP_HTTP_PORT": "1", "AIP_HEALTH_ROUTE": health, "AIP_PREDICT_ROUTE": infer}
+    local = start(**routes, DRAGOMAN_REPOSITORY=str(ROOT / "models"), DRAGOMAN_DEFAULT_MODEL="iris")
+    assert (local.call("GET", health).status, local.call("POST", infer, ROW).status) == (200, 200)
+    below = ("/v1/models/iris/metadata", "/v2/health/ready", "/v2/models/flowers", "/v1/models/flowers")
+    assert [local.call("GET", path).status for path in below] == [200] * 4
+
+
 def test_mlflows_clients_read_its_errors(start: Start, base: Path) -> None:
     """Every fault has a code, and the platform's other pages are MLflow's: /health, /version.
 
