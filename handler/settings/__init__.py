@@ -246,9 +246,10 @@ def contract_of(given: Mapping[str, Given], environ: Mapping[str, str]) -> Contr
 
 
 def defaults_of(contract: Contract, given: Mapping[str, Given]) -> dict[str, Given]:
-    """Returns the platform's own values, by field, for settings without another value. Only its own folder is preloaded."""
+    """Returns the platform's own values, by field, for settings without another one. Only its own folder is preloaded, and a model of its own name the default."""
     sets = {field: Given(text, source) for field, (text, source) in contract.sets.items()}
-    return {field: said for field, said in sets.items() if field != "preload" or "repository" not in given}
+    needs = {"preload": "repository", "default_model": "model_name"}
+    return {field: said for field, said in sets.items() if needs.get(field) not in given}
 
 
 def value(setting: Setting, given: Mapping[str, Given]) -> Any:

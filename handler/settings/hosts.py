@@ -24,6 +24,8 @@ EVENTS: Final = "/events"
 """The path of Lambda Web Adapter's own choice for events that are not HTTP."""
 ROUTE: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
 """A path from a platform's variable. No placeholder and no empty segment can stand in it."""
+OF_A_MODEL: Final = re.compile(r"/v[12]/models/([^/:%]+)(?:/versions/([0-9]+))?(?::predict|/infer)")
+"""V1's and V2's paths of inference, which name a model."""
 
 
 class Contract(NamedTuple):
@@ -135,8 +137,11 @@ def _vertex(environ: Environ) -> Contract:
     sets = _from("Vertex AI", dict(EVERYWHERE)) | _of(environ, "AIP_HTTP_PORT", "port")
     if environ.get("AIP_STORAGE_URI"):
         sets |= _of(environ, "AIP_STORAGE_URI", "repository") | _from("Vertex AI", PRELOADED)
-    routes = [_route(environ, name) for name in ("AIP_HEALTH_ROUTE", "AIP_PREDICT_ROUTE")]
-    return Contract(sets=sets, health=routes[0], infer=routes[1], layout="one")
+    health, infer = (_route(environ, name) for name in ("AIP_HEALTH_ROUTE", "AIP_PREDICT_ROUTE"))
+    if named := OF_A_MODEL.fullmatch(infer):
+        default = "-".join(filter(None, named.groups()))
+        sets |= _from("AIP_PREDICT_ROUTE", {"model_name": named[1], "default_model": default})
+    return Contract(sets=sets, health=health, infer=infer, layout="one")
 
 
 def _route(environ: Environ, variable: str) -> str:

@@ -21,6 +21,10 @@ DIRECTORY = "/var/azureml-app/azureml-models/iris/3"
         {"repository": "/x/models", "host": ALL, "control": "open"}),
     ({"SAGEMAKER_MULTI_MODEL": "false"}, "sagemaker", ONE),
     (VERTEX, "vertex", {"host": ALL, "port": "9000", "repository": "gs://b/m", "preload": "*"}),
+    (VERTEX | {"AIP_STORAGE_URI": "", "AIP_PREDICT_ROUTE": "/v1/models/m:predict"}, "vertex",
+        {"host": ALL, "port": "9000", "model_name": "m", "default_model": "m"}),
+    (VERTEX | {"AIP_STORAGE_URI": "", "AIP_PREDICT_ROUTE": "/v2/models/m/versions/3/infer"}, "vertex",
+        {"host": ALL, "port": "9000", "model_name": "m", "default_model": "m-3"}),
     (VERTEX | {"AIP_STORAGE_URI": ""}, "vertex", {"host": ALL, "port": "9000"}),
     ({"AZUREML_MODEL_DIR": DIRECTORY}, "azure",
         ONE | {"repository": DIRECTORY, "model_name": "iris"}),
@@ -108,6 +112,14 @@ def test_a_wrong_value_of_a_platform_is_named(environ: dict[str, str], message: 
     with pytest.raises(InvalidSettings) as refused:
         Layered({}, environ=environ, own=SERVES).own()
     assert str(refused.value) == message
+
+
+def test_the_model_of_vertex_ais_path_is_the_default_unless_the_only_one_has_another_name() -> None:
+    """A repository of several models answers with that of the path; DRAGOMAN_MODEL_NAME renames the only one."""
+    environ = VERTEX | {"AIP_PREDICT_ROUTE": "/v1/models/m:predict"}
+    found = [Settings.from_env(environ | more) for more in ({}, {"DRAGOMAN_MODEL_NAME": "other"})]
+    assert [(each.model_name, each.default_model) for each in found] == [("m", "m"), ("other", "")]
+    assert Settings.from_env(environ | {"DRAGOMAN_DEFAULT_MODEL": "n"}).default_model == "n"
 
 
 def test_each_platform_can_be_chosen() -> None:

@@ -164,6 +164,15 @@ def test_vertex_ais_paths_may_be_any(start: Start, health: str, infer: str) -> N
     assert [local.call("GET", path).status for path in below] == [200] * 4
 
 
+@pytest.mark.parametrize("path", ["/v1/models/iris:predict", "/v2/models/iris/versions/1/infer"])
+@pytest.mark.parametrize("folder", [".", "iris/1"], ids=["repository", "one model"])
+def test_vertex_ais_path_names_the_model(start: Start, path: str, folder: str) -> None:
+    """Of several models it is that one, and the only one has its name."""
+    routes = {"AIP_HTTP_PORT": "1", "AIP_HEALTH_ROUTE": "/ping", "AIP_PREDICT_ROUTE": path}
+    local = start(**routes, DRAGOMAN_REPOSITORY=str(ROOT / "models" / folder))
+    assert (local.call("POST", path, ROW).status, local.call("GET", "/v2/models/iris").status) == (200, 200)
+
+
 def test_mlflows_clients_read_its_errors(start: Start, base: Path) -> None:
     """Every fault has a code, and the platform's other pages are MLflow's: /health, /version.
 
