@@ -7,7 +7,7 @@ store's error code and a few known words are taken from it.
 import re
 from typing import Final
 
-from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
+from core.errors import ModelNotLoadable, ModelUnavailable, ServingError, shown
 from handler.stores.cloud.providers import NO_CREDENTIALS, CloudPlace
 from handler.stores.transfer.answers import Broken, StoreRefused, in_words, is_transient, unfit
 
@@ -24,6 +24,9 @@ DENIED: Final = {
     "InsufficientAccountPermissions",
 }
 ABSENT: Final = {"404", "NoSuchKey", "BlobNotFound"}
+NOT_A_PATH: Final = "InvalidPath "
+"""The beginning of the code for an object that the client cannot list; its key follows."""
+KEY: Final = re.compile('[Pp]ath "([^"\n]{1,1024})"')
 TOKEN: Final = "token request"  # noqa: S105 - obstore's words
 METADATA: Final = ("169.254.169.254", "metadata.google.internal", "/computeMetadata/", "/metadata/identity/")
 """The servers that have the credentials of a cloud's own machines. Elsewhere they do not answer."""
@@ -40,7 +43,6 @@ WORDS: Final = {
     "connection closed": "connection closed",
     "kind: Body": "broken answer",
     "kind: Decode": "broken answer",
-    "InvalidPath": "an object's name is not a path",
 }
 """Words in the client's error texts, and what they mean. The first one found counts."""
 STATUSES: Final = {
@@ -58,6 +60,9 @@ STATUSES: Final = {
 def reason(error: Exception, *, started: bool = False) -> Broken | StoreRefused:
     """Returns the meaning of an error: whether a retry can succeed, the status, and the store's code."""
     text = str(error)[:LONGEST]
+    if NOT_A_PATH.strip() in type(error).__name__:
+        named = KEY.search(text)
+        return StoreRefused(200, NOT_A_PATH + (named[1] if named else ""))
     found, coded = STATUS.search(text), CODE.search(text)
     status = int(found[1]) if found else STATUSES.get(type(error).__name__, 0)
     if TOKEN in text:
@@ -96,6 +101,9 @@ def meaning(found: Broken | StoreRefused, place: CloudPlace, uri: str, permissio
     """Returns the meaning of a refusal. `permission`: the one that the request needs."""
     if found.code in place.provider.cures:
         return place.provider.cures[found.code].format(bucket=place.bucket)
+    if found.code.startswith(NOT_A_PATH):
+        key = shown(found.code.removeprefix(NOT_A_PATH))
+        return f"{uri} cannot be listed: an object's key has an empty part, '.' or '..': rename or delete {key}"
     if found.code in DENIED:
         return f"{uri}: access denied: grant {permission}"
     if found.code in ABSENT:

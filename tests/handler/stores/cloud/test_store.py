@@ -193,6 +193,15 @@ def test_a_refusal_has_its_cure(
             look()
 
 
+@pytest.mark.parametrize("key", ["p//1/model.bin", "p/m/1/./model.bin"])
+def test_a_key_that_the_client_cannot_list_is_named(store: CloudStore, stand_in: s3_stand_in.StandIn, key: str) -> None:
+    """No other request helps, so the listing is asked for once; the message was that the store does not answer."""
+    put(stand_in, key)
+    with pytest.raises(ModelNotLoadable, match=f"^gs://bucket/p cannot be listed: .*: rename or delete '{key}'$"):
+        store.check()
+    assert len(stand_in.asked) == 1
+
+
 def test_a_store_that_does_not_answer_is_reported_in_time(
     store: CloudStore, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
