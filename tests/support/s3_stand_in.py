@@ -140,7 +140,7 @@ class Handler(Writes):
             if key in folders:
                 continue
             thing = self.store.things[key]
-            etag = f"<ETag>&quot;{thing.etag}&quot;</ETag>" if self.store.listed_etags else ""
+            etag = f"<ETag>{escape(quoted(thing.etag))}</ETag>" if self.store.listed_etags else ""
             kinds = [name.rpartition("-")[2].upper() for name in thing.headers if name.startswith("x-amz-checksum-")]
             checksum = f"<ChecksumAlgorithm>{kinds[0]}</ChecksumAlgorithm>" if kinds else ""
             size = f"<Size>{len(thing.content)}</Size>"
@@ -158,10 +158,11 @@ class Handler(Writes):
         if thing is None:
             self._error(*((404, "NoSuchKey") if self.store.listable else (403, "AccessDenied")), {})
             return
-        if self.store.conditions and self.headers.get("If-Match", f'"{thing.etag}"') != f'"{thing.etag}"':
+        wanted = self.headers.get("If-Match") if self.store.conditions else None
+        if wanted is not None and (thing.etag.startswith("W/") or wanted != quoted(thing.etag)):
             self._error(412, "PreconditionFailed", {})
             return
-        headers = thing.meta | ({"ETag": f'"{thing.etag}"'} if thing.etag else {})
+        headers = thing.meta | ({"ETag": quoted(thing.etag)} if thing.etag else {})
         content = thing.content
         if not asked or not self.store.ranges:
             more = thing.headers if self.headers.get("x-amz-checksum-mode") else {}
@@ -204,6 +205,12 @@ class Handler(Writes):
         self.end_headers()
         pieces = [body[position : position + 50] for position in range(0, len(body), 50)]
         self.wfile.write(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in [*pieces, b""]))
+
+
+def quoted(etag: str) -> str:
+    """Returns the ETag as a header has it; `W/v1` is a weak one, which no If-Match matches (RFC 9110 13.1.1)."""
+    mark = "W/" if etag.startswith("W/") else ""
+    return f'{mark}"{etag.removeprefix(mark)}"'
 
 
 @contextlib.contextmanager

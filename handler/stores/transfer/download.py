@@ -41,6 +41,8 @@ LOOK: Final = 0.005
 FAST: Final = 150e6
 """Bytes per second above which more streams would only share the processor. S3 sends 85e6 on a connection."""
 CHANGED: Final = {412, 416}
+WEAK: Final = "W/"
+"""The beginning of a weak ETag, which no condition matches (RFC 9110 13.1.1). `fitting` compares the answers'."""
 
 
 class Download:
@@ -224,7 +226,8 @@ class Download:
             return self._opened(item, first or self._get(item, line))
         start, end = region.start, region.end  # another stream may cut it meanwhile
         headers = {"Range": f"bytes={start}-{end - 1}"}
-        headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
+        if identity.etag and not identity.etag.startswith(WEAK):
+            headers["If-Match"] = f'"{identity.etag}"'
         answer = fitting(self._get(item, line, headers), start, end, identity)
         if identity.checksum is None and answer.checksum is not None:
             item.part.learn(answer.checksum)

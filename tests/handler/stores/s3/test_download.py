@@ -119,6 +119,15 @@ def test_another_content_than_the_checksum_says_is_refused(
     assert not list((tmp_path / "cache").rglob("model.bin"))
 
 
+def test_a_weak_etag_is_compared_and_never_a_condition(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
+    """No If-Match matches it, so every range was refused with 412, and the version never stopped being replaced."""
+    stand_in.put("p/m/1/model.bin", CONTENT, etag="W/1")
+    listed = store.files("m")
+    assert store.fetch("m", "1", listed, Progress()).path.joinpath("model.bin").read_bytes() == CONTENT
+    stand_in.put("p/m/1/model.bin", CONTENT[::-1], etag="W/2")
+    assert store.fetch("m", "1", store.files("m"), Progress()).path.joinpath("model.bin").read_bytes() == CONTENT[::-1]
+
+
 @pytest.mark.parametrize("size", [600_000, 5_000])
 @pytest.mark.parametrize("conditions", [True, False])
 def test_what_was_listed_is_what_its_name_in_the_cache_stands_for(
