@@ -143,7 +143,7 @@ class Repository:
             return Listing(name, versions, text, said, partial=True)
         if not numbers:
             raise ModelUnavailable(
-                f"model {name!r} is missing or forbidden: listing is not permitted. Grant s3:ListBucket, "
+                f"model {name!r} is missing or forbidden: listing is not permitted. Grant that (in S3 s3:ListBucket), "
                 "name a version in the request, or set version_policy.specific in its settings"
             )
         marker = next(iter(BACKENDS.values())).marker

@@ -111,7 +111,7 @@ def test_a_model_that_makes_no_sense_is_there_and_says_why(
 
 def test_without_permission_to_list_a_version_must_be_named(root: Path, unlisted: Callable[[], Registry]) -> None:
     """The request or the settings name it."""
-    with pytest.raises(ModelUnavailable, match="'m' is missing or forbidden.*s3:ListBucket"):
+    with pytest.raises(ModelUnavailable, match=r"'m' is missing or forbidden: .* Grant that \(in S3 s3:ListBucket\), "):
         get(unlisted(), M)
     (root / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [1]}}}')
     assert get(unlisted(), M).spec.version == "1"
