@@ -11,6 +11,7 @@ import pytest
 
 from handler import cli
 from handler.commands.image import command
+from tests.support.server import serve
 
 ROOT = Path(__file__).parents[3]
 ENGINE = f"""#!{sys.executable}
@@ -64,6 +65,23 @@ def test_the_images_user_can_read_models_that_only_their_owner_could(tmp_path: P
     subprocess.run(["sh", "-c", step], cwd=tmp_path / "context", check=True)  # noqa: S607 - the Dockerfile's own
     made = [tmp_path / "models", *(tmp_path / "models").rglob("*")]
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o755, 0o644]
+
+
+def test_the_images_health_is_asked_on_the_servers_port(tmp_path: Path) -> None:
+    """It is that of the platform or of dragoman.toml; PORT counts where the server listens on it. No proxy is asked."""
+    check = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("HEALTHCHECK")[2].partition("CMD ")[2]
+    _, *words = json.loads(check.partition("\n")[0])
+    with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:
+        port = str(server.port)
+
+        def status(text: str, **environ: str) -> int:
+            (tmp_path / "dragoman.toml").write_text(text)
+            return subprocess.run([sys.executable, *words], cwd=tmp_path, env=environ, check=False).returncode
+
+        assert status("", SAGEMAKER_BIND_TO_PORT=port) == status("", AIP_HTTP_PORT=port, AIP_PREDICT_ROUTE="/p") == 0
+        assert status("", K_SERVICE="s", PORT=port) == status(f"port = {port}", PORT="1") == 0
+        assert status(f"port = {port}", HTTP_PROXY="http://127.0.0.1:1") == 0
+        assert status("port = 1") != 0
 
 
 @pytest.mark.parametrize(("extras", "told"), [
