@@ -30,6 +30,10 @@ def run(options: CommandOptions) -> int:
     constraints = None if options.constraints is None else Path(options.constraints)
     _check(models, constraints)
     _check_extras(options.extras)
+    if options.base is not None and options.target != "server":  # its Python would choose other wheels than Lambda's
+        raise WrongOption(
+            f"--base is the base of a server's image; a function has AWS's own (--target {options.target})"
+        )
     if options.context is not None:
         folder = Path(options.context)
         write(folder, models, constraints)

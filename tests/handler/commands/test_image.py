@@ -100,6 +100,18 @@ def test_an_unknown_extra_is_refused(
     assert cli.main([*words, "Convert_SKLEARN, onnx"]) == 0
 
 
+@pytest.mark.parametrize("target", ["lambda", "streaming"])
+def test_the_base_of_a_function_is_awss(tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str) -> None:
+    """Another Python would choose the wheels, and the function could not import them."""
+    words = ["build-image", "--tag", "a", "--context", str(tmp_path / "c"), "--target", target]
+    assert cli.main([*words, "--base", "python:3.11-slim"]) == 2
+    assert f"--base is the base of a server's image; a function has AWS's own (--target {target})" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "c").exists()
+    assert cli.main(words) == 0
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     ((), ["--target", "server"]),
     (("--target", "streaming", "--extras", "onnx,signing"),
