@@ -19,6 +19,8 @@ KEY = "AccountName=a;AccountKey=a2V5;"
         ("gs://b/p/q/", {"GOOGLE_BASE_URL": "http://h:1"}, "b", "p/q/", "h", {"base_url": "http://h:1"}),
         ("az://c/p", {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_STORAGE_KEY": "a2V5"}, "c", "p/", "a.blob.core.windows.net",
          {"account_name": "a", "account_key": "a2V5"}),
+        ("az://c", {"AZURE_STORAGE_ENDPOINT": "https://a.blob.core.windows.net/"}, "c", "", "a.blob.core.windows.net",
+         {"account_name": "a", "endpoint": "https://a.blob.core.windows.net"}),
         ("az://c", {"AZURE_STORAGE_CONNECTION_STRING": KEY}, "c", "", "a.blob.core.windows.net",
          {"account_name": "a", "account_key": "a2V5"}),
         ("az://c", {"AZURE_STORAGE_CONNECTION_STRING": f"{KEY}BlobEndpoint=http://h:1/a/;"}, "c", "", "h",
