@@ -125,11 +125,12 @@ def _blobs(said: Mapping[str, str]) -> str:
 
 _NO_BUCKET: Final = "bucket {bucket!r} does not exist: check DRAGOMAN_REPOSITORY"
 _NO_CONTAINER: Final = "container {bucket!r} does not exist: check DRAGOMAN_REPOSITORY and the account"
-_BAD_GOOGLE: Final = "the store refuses the credentials: check GOOGLE_APPLICATION_CREDENTIALS"
-_BAD_AZURE: Final = (
-    "the store refuses the credentials: check AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and "
-    "AZURE_STORAGE_KEY, and this machine's clock"
+_GOOGLES: Final = "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT_KEY"
+_AZURES: Final = (
+    "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
 )
+_BAD_GOOGLE: Final = f"the store refuses the credentials: check {_GOOGLES}"
+_BAD_AZURE: Final = f"the store refuses the credentials: check {_AZURES}, and this machine's clock"
 GOOGLE: Final = Provider(
     "gs",
     "GCSStore",
@@ -137,7 +138,7 @@ GOOGLE: Final = Provider(
     "gcs",
     _google,
     ("storage.objects.get", "storage.objects.list", "storage.objects.create and storage.objects.delete"),
-    "GOOGLE_APPLICATION_CREDENTIALS",
+    _GOOGLES,
     {
         "NoSuchBucket": _NO_BUCKET,
         "InvalidBucketName": "{bucket!r} is not a bucket's name: check DRAGOMAN_REPOSITORY",
@@ -157,7 +158,7 @@ AZURE: Final = Provider(
     "azure",
     _azure,
     ("Storage Blob Data Reader", "Storage Blob Data Reader", "Storage Blob Data Contributor"),
-    "AZURE_STORAGE_CONNECTION_STRING",
+    _AZURES,
     {
         "ContainerNotFound": _NO_CONTAINER,
         "ResourceNotFound": _NO_CONTAINER,
@@ -168,8 +169,7 @@ AZURE: Final = Provider(
         "401": _BAD_AZURE,
         "AuthenticationFailed": _BAD_AZURE,
         "InvalidAuthenticationInfo": _BAD_AZURE,
-        "AuthorizationFailure": "the store refuses the request: check AZURE_STORAGE_CONNECTION_STRING, and the "
-        "account's firewall",
+        "AuthorizationFailure": f"the store refuses the request: check {_AZURES}, and the account's firewall",
         "NoAuthenticationInformation": _BAD_AZURE,
         "PublicAccessNotPermitted": "the container is not public: set AZURE_STORAGE_CONNECTION_STRING, or unset "
         "AZURE_SKIP_SIGNATURE",

@@ -78,7 +78,8 @@ GS, AZ = CloudPlace(GOOGLE, "b", "p/", {}), CloudPlace(AZURE, "c", "p/", {"accou
     ("place", "text", "message"),
     [
         (AZ, f"{STATUS} 404 Not Found: <Code>ContainerNotFound</Code>", "container 'c' does not exist: check"),
-        (AZ, f"{STATUS} 403 Forbidden: <Code>AuthenticationFailed</Code>", "check AZURE_STORAGE_CONNECTION_STRING, or"),
+        (AZ, f"{STATUS} 403 Forbidden: <Code>AuthenticationFailed</Code>",
+         "AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, and this machine's clock"),
         (AZ, f"{STATUS} 403 Forbidden: <Code>AuthorizationPermissionMismatch</Code>",
          "az://c: access denied: grant Storage Blob Data Reader"),
         (AZ, f"{STATUS} 404 Not Found: ", "az://c: the store has no such object or container: check"),
