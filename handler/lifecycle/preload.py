@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from core.deadline import Deadline
-from core.errors import ModelNotFound, ServingError, some
+from core.errors import ModelNotFound, ModelUnavailable, ServingError, some
 from core.operations import ModelRef
 from core.ports import Context
 from handler.lifecycle.catalog import Catalog
@@ -15,6 +15,9 @@ from handler.lifecycle.single_flight import Load, Pending
 from handler.lifecycle.versions import ServedVersion
 
 MOST_NAMED: Final = 8
+NO_MODEL: Final = (
+    "the model's folder has no model.onnx, model.py or pipeline.json, and no numbered folder with one of them"
+)
 log = logging.getLogger(__name__)
 
 
@@ -22,19 +25,23 @@ class Preloaded:
     """`*` among the names stands for all models that the repository has when it is first asked.
 
     Of each model, all versions that its policy serves are loaded, and its canaries, for which readiness does not wait.
-    `unloaded`: preloaded models that a client has unloaded; readiness does not wait for them.
+    `unloaded`: preloaded models that a client has unloaded; readiness does not wait for them. `is_one_model`: the
+    repository is the folder of one model, which has to be there.
     """
 
-    def __init__(self, repository: Repository, catalog: Catalog, named: tuple[str, ...]) -> None:
+    def __init__(
+        self, repository: Repository, catalog: Catalog, named: tuple[str, ...], *, is_one_model: bool = False
+    ) -> None:
         self._repository = repository
         self._catalog = catalog
         self._has_star = "*" in named
+        self._needs_model = is_one_model and self._has_star
         self._all: tuple[str, ...] | None = None if self._has_star else named
         self.unloaded: set[str] = set()
 
     def includes(self, name: str) -> bool:
         """Decides whether a model of this name stays in memory once it is loaded."""
-        return self._all is not None and name in self._all
+        return name in (self._all or ())
 
     def keeps(self, name: str) -> bool:
         """Decides whether all versions of the model have to be in memory now."""
@@ -45,7 +52,7 @@ class Preloaded:
 
         `*` also lists folders without files, which are not models.
         """
-        missing = {}
+        missing, found = {}, bool(self.unloaded)
         for name in self._names(deadline):
             try:
                 versions = self._catalog.model(name, deadline).regular
@@ -56,9 +63,13 @@ class Preloaded:
             except ServingError as error:
                 missing[name] = error.message
                 continue
+            found = True
             for version in versions:
                 if version.loaded is None:
                     missing[_named(version, versions)] = version.reason
+        if self._needs_model and not (missing or found):
+            self._all = None  # it may come later
+            raise ModelUnavailable(NO_MODEL)
         return missing
 
     def start(self, use: Callable[[ModelRef], AbstractContextManager[Any]], context: Context) -> Sequence[Load]:
@@ -87,9 +98,10 @@ class Preloaded:
         return loads
 
     def _names(self, deadline: Deadline) -> Sequence[str]:
-        if self._all is None:
-            self._all = tuple(self._repository.models(deadline))
-        return [name for name in self._all if name not in self.unloaded]
+        names = self._all
+        if names is None:
+            names = self._all = tuple(self._repository.models(deadline))
+        return [name for name in names if name not in self.unloaded]
 
 
 def _started(use: Callable[[ModelRef], AbstractContextManager[Any]], version: ServedVersion) -> Sequence[Load]:

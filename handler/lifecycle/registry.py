@@ -52,7 +52,8 @@ class Registry:
         self._poll = settings.repository_poll or float("inf")
         self._repository = Repository(open_store(settings), direct=executor is None, is_renamed=settings.is_loose)
         self._catalog = Catalog(self._repository, settings.default_model, self._poll)
-        self._preloaded = Preloaded(self._repository, self._catalog, settings.preload)
+        is_one_model = settings.contract.layout == "one"
+        self._preloaded = Preloaded(self._repository, self._catalog, settings.preload, is_one_model=is_one_model)
         self._index = Index(self._repository, self._catalog)
         self._paths = CustomPaths(self._repository, self._catalog)
         limit = budget.limit_of(settings.memory_limit)

@@ -151,6 +151,19 @@ def test_the_command_says_what_is_not_served(
     app.close()
 
 
+def test_a_file_that_is_not_called_as_a_platforms_model_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The place is that of one model, without a folder of its name."""
+    (tmp_path / "wine.onnx").write_text("")
+    served = servers(monkeypatch)
+    flags = ["--platform", "kserve", "--repository", str(tmp_path), "--port", str(free_port())]
+    assert cli.main(["serve", *flags]) == 0
+    assert "has no models: rename wine.onnx to model.onnx" in capsys.readouterr().err
+    app: Any = served[0].app
+    app.close()
+
+
 def test_a_bucket_that_does_not_answer_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

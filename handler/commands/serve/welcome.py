@@ -51,7 +51,9 @@ def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path 
         return Glance((), _empty(local))
     if found or settings.contract.hosted:  # the platform brings models later
         return Glance(found, _loose(local, found[0]) if found else "")
-    return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
+    if local is None:
+        return Glance((), f"the repository {settings.repository!r} has no models yet")
+    return Glance((), _empty(local, is_loose=settings.is_loose))
 
 
 def _local(repository: str) -> Path | None:
@@ -91,13 +93,14 @@ def _loose(path: Path | None, model: str) -> str:
     return f"{file.name} lies beside the models' folders, and is not served: move it to {file.stem}/1/model.onnx"
 
 
-def _empty(path: Path) -> str:
-    """Returns why a directory has no models, with the cure."""
+def _empty(path: Path, *, is_loose: bool = False) -> str:
+    """Returns why a directory has no models, with the cure. `is_loose`: it may be the folder of one model."""
     loose = next((each.stem for each in path.glob("*.onnx")), None)
     if loose == "model" or any(path.glob("[0-9]*/model.*")):
         return f"the repository {path} is one model: name it with --model-name, or name the folder above it"
     if loose is not None:
-        return f"the repository {path} has no models: move {loose}.onnx to {loose}/1/model.onnx"
+        cure = f"rename {loose}.onnx to model.onnx" if is_loose else f"move {loose}.onnx to {loose}/1/model.onnx"
+        return f"the repository {path} has no models: {cure}"
     return f"the repository {path} has no models: add NAME/1/model.onnx, or {CURE}"
 
 

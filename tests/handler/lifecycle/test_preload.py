@@ -63,6 +63,24 @@ def test_an_empty_folder_is_no_model_to_wait_for(tmp_path: Path, caplog: pytest.
     assert told == {"a": "", "empty": "its folder holds no files"}
 
 
+def test_a_platforms_folder_of_one_model_has_to_have_it(tmp_path: Path) -> None:
+    """An endpoint whose archive has no model was in service, and refused each request. The model may come later."""
+    (tmp_path / "wine.onnx").touch()
+    (tmp_path / "empty").mkdir()
+    models = registry(tmp_path, PLATFORM="kserve", PRELOAD="*")
+    models.preload(PATIENT)
+    told = models.ready(PATIENT)
+    assert (told.ready, "the model's folder has no model.onnx, model.py or pipeline.json" in told.reason) == (
+        False,
+        True,
+    )
+    add(tmp_path, "m", "1").rename(tmp_path / "model.onnx")
+    assert models.ready(PATIENT).ready
+    (name,) = models.names(PATIENT)
+    models.unload(name, PATIENT)
+    assert models.ready(PATIENT).ready
+
+
 def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path, loads: list[str]) -> None:
     """Readiness leaves it alone until a request brings it back, whatever else is loaded or published."""
     models = registry(root, PRELOAD="m,later")
