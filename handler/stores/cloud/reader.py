@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from handler.stores.checksums import Checksum
 from handler.stores.cloud import errors
 from handler.stores.transfer import answers
-from handler.stores.transfer.answers import Answer, Broken, Line, ObjectRequest, limit
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectRequest, StoreRefused, limit
 
 T = TypeVar("T")
 CHUNK: Final = 256 * 1024
@@ -114,6 +114,8 @@ class CloudReader:
         line = line or Line()
         options = _options(asked.headers or {}, body=asked.body)
         found = waited(lambda: obstore.get_async(self.store, asked.key, options=options), seconds, line)
+        if found.attributes.get("Content-Encoding", "").lower() in answers.CODINGS:
+            raise StoreRefused(200, answers.PACKED)
         (start, stop), meta = found.range, found.meta
         stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if asked.body else None
         etag = (meta["e_tag"] or "").strip('"')

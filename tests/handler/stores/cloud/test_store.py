@@ -146,6 +146,25 @@ def test_another_content_than_the_publishers_is_refused(
         store.read("m", "model-settings.json")
 
 
+@pytest.mark.parametrize("coding", ["gzip", "utf-8"])
+def test_an_object_that_is_stored_compressed_is_named(
+    store: CloudStore, stand_in: s3_stand_in.StandIn, coding: str
+) -> None:
+    """`az storage blob upload --content-encoding gzip` stores it so; it was a file that is not a model."""
+    for path in ("model-settings.json", "1/model.bin"):
+        put(stand_in, f"p/m/{path}")
+        stand_in.things[f"p/m/{path}"].meta["Content-Encoding"] = coding
+    files = [file for file in store.files("m") if file.path == "1/model.bin"]
+    if coding == "utf-8":  # the content is the file's
+        assert store.read("m", "model-settings.json") == CONTENT
+        assert (store.fetch("m", "1", files, Progress()).path / "model.bin").read_bytes() == CONTENT
+        return
+    with pytest.raises(ModelNotLoadable, match="^model-settings.json of model 'm' is stored with a Content-Encoding"):
+        store.read("m", "model-settings.json")
+    with pytest.raises(ModelNotLoadable, match="^1/model.bin of model 'm' is stored with a Content-Encoding"):
+        store.fetch("m", "1", files, Progress())
+
+
 def test_a_version_that_is_replaced_meanwhile_is_not_mixed(
     store: CloudStore, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:
