@@ -166,6 +166,9 @@ AZURE: Final = Provider(
         "OutOfRangeInput": "{bucket!r} is not a container's name: check DRAGOMAN_REPOSITORY",
         "InvalidResourceName": "{bucket!r} is not a container's name: check DRAGOMAN_REPOSITORY",
         "AccountIsDisabled": "the account is disabled: check AZURE_STORAGE_ACCOUNT",
+        "BlobArchived": "an object is in the archive tier: rehydrate it, or copy it to another tier",
+        "KeyBasedAuthenticationNotPermitted": "the account does not permit its key: unset the key, so that an identity "
+        "is used, or permit shared keys",
         "401": _BAD_AZURE,
         "AuthenticationFailed": _BAD_AZURE,
         "InvalidAuthenticationInfo": _BAD_AZURE,

@@ -82,6 +82,8 @@ GS, AZ = CloudPlace(GOOGLE, "b", "p/", {}), CloudPlace(AZURE, "c", "p/", {"accou
          "AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, and this machine's clock"),
         (AZ, f"{STATUS} 403 Forbidden: <Code>AuthorizationPermissionMismatch</Code>",
          "az://c: access denied: grant Storage Blob Data Reader"),
+        (AZ, f"{STATUS} 409 Conflict: <Code>BlobArchived</Code>", "in the archive tier: rehydrate it, or copy it"),
+        (AZ, f"{STATUS} 403 Forbidden: <Code>KeyBasedAuthenticationNotPermitted</Code>", "unset the key, so that an "),
         (AZ, f"{STATUS} 404 Not Found: ", "az://c: the store has no such object or container: check"),
         (AZ, "error sending request, dns error",
          "a.blob.core.windows.net does not answer (unknown host): check AZURE_STORAGE_ACCOUNT and the network"),
