@@ -278,7 +278,7 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
         if variable in fields:
             if text:
                 given[fields[variable]] = Given(text, variable)
-        elif variable.startswith(PREFIX) and (meant := meant_by(variable)):
+        elif variable.startswith(PREFIX) and (meant := meant_by(variable, text)):
             raise InvalidSettings(f"unknown setting {variable}; did you mean {meant}?")
     return given
 
@@ -293,8 +293,8 @@ def ignored() -> list[str]:
     return [f"{variable} is not a setting, and is ignored: docs/settings.md has them all" for variable in odd]
 
 
-def meant_by(variable: str) -> str:
-    """Returns the setting that a mistyped variable means, "" if it is like none."""
+def meant_by(variable: str, text: str) -> str:
+    """Returns the setting that a mistyped variable means, "" if it is like none, or Kubernetes' own: of a service dragoman-metrics."""
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
     near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
-    return PREFIX + near if near else ""
+    return PREFIX + near if near and not text.startswith(("tcp://", "udp://", "sctp://")) else ""

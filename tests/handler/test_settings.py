@@ -76,6 +76,18 @@ def test_a_variable_that_does_not_exist_is_a_typing_error() -> None:
         Settings.from_env({"DRAGOMAN_PRELAOD": "x"})
 
 
+def test_what_kubernetes_sets_for_a_service_is_not_a_typing_error() -> None:
+    """A service dragoman-metrics in its namespace kept the server from starting.
+
+    Source: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
+    """
+    link = {"DRAGOMAN_METRICS_PORT": "tcp://10.0.0.11:8080", "DRAGOMAN_METRICS_PORT_8080_TCP_ADDR": "10.0.0.11"}
+    more = {"DRAGOMAN_METRICS_SERVICE_HOST": "10.0.0.11", "DRAGOMAN_DEFAULT_PORT": "udp://10.0.0.12:1"}
+    assert Settings.from_env(link | more) == Settings.from_env({})
+    with pytest.raises(InvalidSettings, match="unknown setting DRAGOMAN_METRICS_PORT"):
+        Settings.from_env({"DRAGOMAN_METRICS_PORT": "9000"})
+
+
 def test_lambda_gives_cpus_by_memory() -> None:
     """1769 MB correspond to one."""
     settings = Settings.from_env({"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "3538"})
