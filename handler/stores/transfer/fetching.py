@@ -11,8 +11,8 @@ from core.errors import ModelNotLoadable, ModelUnavailable, ServingError, shown
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Gone, WrongContent
 from handler.stores.cache import Cache, Place, digest, unwritable
-from handler.stores.checksums import MD5, Checksum, is_of
-from handler.stores.contents import KnownContents, of_bytes
+from handler.stores.checksums import MD5, Checksum, is_of, of_content
+from handler.stores.contents import KnownContents
 from handler.stores.directory import LONGEST_NAME
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
@@ -83,9 +83,10 @@ class Fetcher:
         def ask(bucket: ObjectReader) -> bytes:
             answer = bucket.get(ObjectRequest(key, {}), progress.left)
             content, stated = whole(answer.body, progress.left), answer.checksum
-            # Other algorithms than a publisher's SHA-256 would be the store's own, for which it needs to be asked.
-            if stated is not None and stated.algorithm == "sha256" and of_bytes(content) != stated.value:
-                raise Broken("the content differs from its SHA-256", started=True)
+            # A publisher's SHA-256, or the MD5 that an ETag is. Settings are kept for as long as their ETag stays.
+            if stated is not None and of_content(stated, (content,)) not in (stated.value, None):
+                algorithm = stated.algorithm.upper().replace("SHA", "SHA-")
+                raise Broken(f"the content differs from its {algorithm}", started=True)
             return content
 
         try:

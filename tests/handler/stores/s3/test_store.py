@@ -287,6 +287,21 @@ def test_an_object_that_is_stored_compressed_is_named(stand_in: s3_stand_in.Stan
         store.fetch("m", "1", files[:1], Progress())
 
 
+def test_settings_that_have_changed_on_the_way_are_read_again(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env
+) -> None:
+    """A server keeps what it has read until the store has another ETag: one wrong bit would stay in its settings."""
+    (bucket, text), key = ("flipped", b'{"canary": {"2": 0.1}}'), f"{PREFIX}/m/model-settings.json"
+    server.client.create_bucket(Bucket=bucket)
+    server.client.put_object(Bucket=bucket, Key=key, Body=text)
+    store = S3Store(env.settings({**server.variables(bucket), "AWS_ENDPOINT_URL_S3": proxy.url}))
+    proxy.faults = [Fault("flip", text.index(b"0.1") + 2)]
+    assert store.read("m", "model-settings.json") == text
+    proxy.always = Fault("flip", 0)
+    with pytest.raises(ModelUnavailable, match="the content differs from its MD5"):
+        store.read("m", "model-settings.json")
+
+
 def test_settings_that_are_too_long_are_named(stand_in: s3_stand_in.StandIn, env: Env) -> None:
     stand_in.put("p/m/model-settings.json", b" " * (SMALL + 1))
     with pytest.raises(ModelNotLoadable, match="^model-settings.json of model 'm' has more than 16777216 bytes$"):
