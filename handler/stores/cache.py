@@ -196,7 +196,7 @@ class Place:
             os.utime(lock)
             yield
         finally:
-            os.close(lock)
+            _unlock(lock)
 
     def publish(self, content: str) -> Folder:
         """Turns the parts into the complete version, and returns it. The caller holds the lock."""
@@ -264,6 +264,12 @@ def _lock(path: Path, kind: int) -> int | None:
         os.close(file)  # another process removed this name meanwhile
 
 
+def _unlock(lock: int) -> None:
+    """Ends an exclusive lock, also for a process with a copy of the file, which a model's code has forked meanwhile."""
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)
+
+
 def _drop(entry: CachedFolder) -> bool:
     """Removes an entry that is not in use. Returns whether it did."""
     try:
@@ -281,7 +287,7 @@ def _drop(entry: CachedFolder) -> bool:
     except OSError:
         return False
     finally:
-        os.close(lock)
+        _unlock(lock)
     return True
 
 

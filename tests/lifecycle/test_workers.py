@@ -197,6 +197,29 @@ def test_new_settings_of_a_model_are_everybodys(server: Server) -> None:
     CHANGES["V2"](server, "unload")
 
 
+POOL: Final = """
+import multiprocessing
+pool = multiprocessing.get_context("fork").Pool(1)
+def predict(inputs, parameters):
+    return {"y": pool.map(abs, [-2])}
+"""
+
+
+def test_a_model_with_a_pool_of_processes_is_loaded_and_unloaded_again(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    """The pool is forked while its load is this model's turn, and has copies of what is open in the worker then."""
+    folder = tmp_path / "pools" / MODEL / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(POOL)
+    server = start(REPOSITORY=str(folder.parents[1]), ALLOW_CODE="true")
+    for _ in range(2):
+        assert CHANGES["V2"](server, "load")[0] == 200
+        status, answer = over_rest(server, "POST", f"/v2/models/{MODEL}/infer", ROWS)
+        assert (status, answer["outputs"][0]["data"]) == (200, [2])
+        assert CHANGES["V2"](server, "unload")[0] == 200
+
+
 class Client:
     """One keep-alive connection that asks until it is told to stop, or breaks."""
 

@@ -74,12 +74,16 @@ class Peers:
     def turn(self, name: str) -> Iterator[None]:
         """Lets one worker at a time change a model, so that all of them end in the same state.
 
-        The lock is flock's, which ends with its process.
+        The lock is flock's, which ends with its process. It is released, and not only closed: a process that a model's
+        code forks meanwhile, such as one of a pool, has a copy of the file, and would keep the lock.
         """
         number = crc32(name.encode(errors="replace")) % TURNS
         with (self._folder / f"{number}.lock").open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def _answers(self, question: tuple[str, tuple[Any, ...]], until: float) -> Iterator[Any]:
         with ExitStack() as opened:

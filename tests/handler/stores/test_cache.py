@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -148,6 +150,35 @@ def test_who_waits_for_another_process_gives_up_at_the_deadline(tmp_path: Path) 
         place.locked(progress, "a"),
     ):
         raise AssertionError
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from core.deadline import within
+from handler.stores.cache import Cache
+from handler.stores.progress import Progress
+
+cache, (waits, stays) = Cache(Path(sys.argv[1]), None), os.pipe()
+place = cache.place("b", "p", "a", "1")
+with place.locked(Progress(), "a"):
+    child = os.fork()
+    if not child:
+        os.close(stays)
+        os.read(waits, 1)
+        os._exit(0)
+with place.locked(Progress(within(5)), "a"):
+    print("locked again")
+os.close(stays)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_a_lock(tmp_path: Path) -> None:
+    """A model's pool of processes may begin during the fetch of another model, and lives as long as its model."""
+    command = [sys.executable, "-c", FORKED, str(tmp_path / "cache")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.stdout.splitlines() == ["locked again"], ended.stderr
 
 
 def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(
