@@ -26,7 +26,6 @@ a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -40,26 +39,13 @@ import numpy as np
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import Source, model_module, model_spec
+from handler.backends import Source, forks, model_module, model_spec
 from handler.backends.python_outputs import Returned
 from handler.backends.runs import beside, check
 from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
-
-
-def _take_signals() -> None:
-    """Lets signals end a process that a model has forked: the server's handlers would only note them.
-
-    multiprocessing ends the processes of a pool by SIGTERM, and waits for them.
-    """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
-
-
-os.register_at_fork(after_in_child=_take_signals)
 CALLED: Final = {
     "predict": ("inputs", "parameters"),
     "stream": ("inputs", "parameters"),
@@ -141,15 +127,14 @@ def _copied(value: Any) -> Any:
 def _apart(work: Callable[[], Any]) -> Any:
     """Returns the result of the model's code, which changes numpy's error state for itself only.
 
-    A process that the code has forked, and that comes back from it, ends here: it has the server's sockets.
+    A process that the code has forked, and that comes back from it, ends here.
     """
     process = os.getpid()
     try:
         with np.errstate():
             return work()
     finally:
-        if os.getpid() != process:
-            os._exit(0)
+        forks.end_unless(process)
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:

@@ -18,6 +18,7 @@ from core.dialects.rpcs import ABSENT, RPCS
 from core.errors import NotSupported, ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Right
+from handler.backends.forks import PORTS
 from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
 from handler.edge.app import App
 from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, RefusedInARow, guarded, unforeseen
@@ -70,7 +71,7 @@ class RpcServer:
     async def start(self) -> None:
         """Starts the server. Raises RuntimeError if it cannot listen on the address."""
         try:
-            self._server.add_insecure_port(self.address)
+            PORTS.add(self._server.add_insecure_port(self.address))
         except RuntimeError:
             await self._server.stop(None)
             raise

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.records import NamedTuple
+from handler.backends.forks import PORTS
 from handler.commands.serve import welcome
 from handler.settings import InvalidSettings, Settings
 from handler.stores import private
@@ -190,6 +191,7 @@ def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = Fa
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` is for IPv4, too, as gRPC's
             made.bind(address)
+            PORTS.add(made.getsockname()[1])
             sockets.append(made)
     except OSError as error:
         reason = error.strerror or str(error)

@@ -3,7 +3,6 @@
 import builtins
 import gc
 import importlib
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,41 +18,6 @@ from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
-FORKS = """
-import os, sys
-def predict(inputs, parameters):
-    child = os.fork()
-    if not child:
-        sys.exit(3)
-    return {"y": [os.waitpid(child, 0)[0] == child]}
-"""
-STOPS = """
-import os, signal, time
-def predict(inputs, parameters):
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(writes, b"x")
-        time.sleep(20)
-        os._exit(1)
-    os.read(reads, 1)
-    os.kill(child, signal.SIGTERM)
-    return {"y": [os.waitpid(child, 0)[1]]}
-"""
-RUNS = """
-import sys
-from pathlib import Path
-from handler.backends import Source, python
-from handler.settings import Settings
-from handler.settings.model import ModelSettings
-
-source = Source("m", "1", Path(sys.argv[1]), ModelSettings())
-model = python.load(source, Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"}))
-try:
-    print(model.predict({}, [], {})[0].array.tolist())
-except BaseException as error:
-    print(repr(error))
-"""
 CLASSES = """
 from __future__ import annotations
 import pickle
@@ -119,23 +83,6 @@ def test_numpys_error_state_is_that_of_before(tmp_path: Path) -> None:
     assert np.geterr() == state
     model.predict({}, [], {})
     assert np.geterr() == state
-
-
-def test_a_process_that_a_model_has_forked_does_not_serve(tmp_path: Path) -> None:
-    """It would wait for ever with the server's sockets open, so that no other server could listen there."""
-    (tmp_path / "model.py").write_text(FORKS)
-    command = [sys.executable, "-W", "ignore", "-c", RUNS, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stdout.splitlines()) == (0, ["[True]"])
-
-
-def test_a_process_that_a_model_has_forked_ends_by_a_signal(tmp_path: Path) -> None:
-    """The server's handler would only note it, and a pool of multiprocessing would wait for its processes for ever."""
-    (tmp_path / "model.py").write_text(STOPS)
-    ignores = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
-    command = [sys.executable, "-W", "ignore", "-c", ignores + RUNS, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stdout.splitlines()) == (0, ["[15]"])
 
 
 @pytest.mark.parametrize("body", ["return {'y': [1]}", "yield {'y': [1]}"])
