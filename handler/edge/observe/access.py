@@ -6,10 +6,9 @@ for a line than the rest of this package for a request.
 """
 
 import asyncio
-import sys
 import time
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 
 import orjson
 
@@ -108,10 +107,11 @@ class LineForm(Protocol):
 
 
 class Lines:
-    """Entries on their way to stderr, in their order. `freezes`: nothing runs after a request, as on Lambda."""
+    """Entries on their way to `stream`, in their order. `freezes`: nothing runs after a request, as on Lambda."""
 
-    def __init__(self, form: LineForm, *, freezes: bool = False) -> None:
+    def __init__(self, form: LineForm, stream: TextIO, *, freezes: bool = False) -> None:
         self._form = form
+        self._stream = stream
         self._entries: list[Entry | str] = []
         self._freezes = freezes
         self._armed: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
@@ -135,15 +135,18 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what waits. What cannot be written, such as on a full disk, is lost: no request fails for its line."""
+        """Writes what waits. What cannot be written, such as on a full disk, is lost: no request fails for its line.
+
+        ValueError: a model's code has closed the stream.
+        """
         entries, self._entries = self._entries, []
         if not entries:
             return
         form = self._form
         lines = [form.note(each) if isinstance(each, str) else form.line(each) for each in entries]
-        with suppress(OSError):
-            sys.stderr.write(b"\n".join((*lines, b"")).decode("utf-8", "replace"))
-            sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            self._stream.write(b"\n".join((*lines, b"")).decode("utf-8", "replace"))
+            self._stream.flush()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

@@ -1,6 +1,7 @@
 """Watches the requests of one application: begins their records, and counts and logs each when it has ended."""
 
 import asyncio
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -49,6 +50,7 @@ class Observer:
         """`freezes`: nothing runs after a request, as on Lambda."""
         self.counts = Counts()
         self._lines: Lines | None = None
+        self._stderr = sys.stderr  # a model's code may put another one there, for its own output
         self._freezes = freezes
         self._settings = settings
         self._registry = registry
@@ -143,7 +145,8 @@ class Observer:
         if lines is None:
             from handler.edge.observe import access  # noqa: PLC0415 - 1 ms of cold start
 
-            lines = self._lines = access.Lines(access.FORMS[self._settings.log_format](), freezes=self._freezes)
+            form = access.FORMS[self._settings.log_format]()
+            lines = self._lines = access.Lines(form, self._stderr, freezes=self._freezes)
         return lines
 
     def _log(self, record: Record, ns: int, model: str, version: str) -> None:

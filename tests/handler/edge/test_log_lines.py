@@ -88,3 +88,24 @@ def test_a_servers_screen_has_one_form(form: str, tmp_path: Path) -> None:
         assert all(map(LINE.fullmatch, lines)), lines
         loggers = {line.split()[3].rstrip(":") for line in lines}
     assert {"uvicorn.error", "dragoman.access"} <= loggers
+
+
+CLOSES = """
+import sys
+def predict(inputs, parameters):
+    sys.stderr.close()
+    return inputs
+"""
+
+
+def test_a_model_that_closes_stderr_takes_only_the_log(tmp_path: Path) -> None:
+    """A line that could not be written raised where it was logged, such as in a load: requests waited for ever."""
+    row = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}
+    for name in ("closes", "other"):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "1" / "model.py").write_text(CLOSES)
+    settings = {"REPOSITORY": str(tmp_path / "models"), "ALLOW_CODE": "true"}
+    with serve_rpc(tmp_path / "log", **settings) as server, server.wire() as wire:
+        for name in ("closes", "other"):
+            assert wire.post(f"/v2/models/{name}/infer", row).status == 200
+        assert wire.post("/v2/repository/models/nothing/load", {}).status == 404

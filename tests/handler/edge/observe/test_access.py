@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import re
-from contextlib import closing
+import sys
+from contextlib import closing, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -240,11 +242,36 @@ class FullDisk:
 
 def test_a_log_that_cannot_be_written_breaks_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request that found many lines to write kept its body for good, and lost its connection."""
-    app = make(ACCESS_LOG="true")
     monkeypatch.setattr("sys.stderr", FullDisk())
+    app = make(ACCESS_LOG="true")
     assert {ask(app, "GET", "/v2")[0] for _ in range(MOST_ENTRIES + 1)} == {200}
     assert not app._ongoing._records
     app.close()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_model_that_takes_stderr_for_its_own_output_takes_no_line(
+    closes: bool,  # noqa: FBT001 - a parameter
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Code that wants a library to be quiet redirects it for the whole process, also while others are answered."""
+    with closing(make(ACCESS_LOG="true")) as app:
+        with redirect_stderr(io.StringIO()) as own:
+            if closes:
+                own.close()
+            assert ask(app, "GET", "/v2")[0] == 200
+            app.observer.lines.flush()
+        assert len(lines(app, capsys)) == 1
+        assert closes or not own.getvalue()
+
+
+def test_a_log_that_a_model_has_closed_breaks_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines are lost."""
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    with closing(make(ACCESS_LOG="true")) as app:
+        stream.close()
+        assert {ask(app, "GET", "/v2")[0] for _ in range(MOST_ENTRIES + 1)} == {200}
 
 
 def test_metrics_in_the_log_that_cannot_be_written_break_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +378,7 @@ def test_a_client_that_leaves_is_499(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_lines_of_a_later_event_loop_do_not_wait_for_an_earlier_one(capsys: pytest.CaptureFixture[str]) -> None:
     """A test's client starts an application in many loops. The timer of one that has ended never comes."""
-    lines, found = access.Lines(access.TextLines()), list[str]()
+    lines, found = access.Lines(access.TextLines(), sys.stderr), list[str]()
 
     async def main(text: str, most: int) -> None:
         lines.add(text)
