@@ -11,7 +11,7 @@ from typing import Final
 from core.errors import counted, escaped
 from handler.edge.observe.aside import Aside, left
 from handler.edge.observe.payloads.events import CloudEvent
-from handler.edge.observe.payloads.places import EventPlace
+from handler.edge.observe.payloads.places import EventPlace, Interrupted
 
 log = logging.getLogger(__name__)
 WRITTEN: Final = "written"
@@ -120,34 +120,46 @@ class Outbox:
         if self._freezes and time.monotonic() < self._again:
             self.count(FAILED, len(batch))
             return
-        events = [event for each in batch for event in each]
-        failure, refused = self._tried(events, until)
-        for seconds in retries:
-            if failure is None or self._ends.wait(seconds):
+        rest, refused = [event for each in batch for event in each], set[int]()
+        pauses = iter(retries)
+        while True:
+            failure, done, more = self._tried(rest, until)
+            rest, refused = rest[done:], refused.union(map(id, more))
+            if failure is not None and done and retries:  # the place takes events: it missed one
+                pauses = iter(retries)
+                continue
+            seconds = None if failure is None else next(pauses, None)
+            if seconds is None or self._ends.wait(seconds):
                 break
-            failure, refused = self._tried(events, until)
+        lost = set(map(id, rest))
+        sent = [each for each in batch if id(each[-1]) not in lost]
+        gone = sum(any(id(event) in refused for event in each) for each in sent)
         if failure is None:
             self._is_stuck = False
-            odd = set(map(id, refused))
-            gone = sum(any(id(event) in odd for event in each) for each in batch)
-            self.count(WRITTEN, len(batch) - gone)
-            self.count(REFUSED, gone)
-            return
+        else:
+            self._fail(failure, len(batch) - len(sent))
+        self.count(WRITTEN, len(sent) - gone)
+        self.count(REFUSED, gone)
+        self.count(FAILED, len(batch) - len(sent))
+
+    def _fail(self, failure: Exception, requests: int) -> None:
+        """Notes that the events of so many requests were not written."""
         self._again = time.monotonic() + PAUSE_SECONDS
         if time.monotonic() - self._told >= PAUSE_SECONDS:
             self._told = time.monotonic()
             log.warning(
-                "payloads of %s were not written: %s", counted(len(batch), "request"), escaped(str(failure))[:256]
+                "payloads of %s were not written: %s", counted(requests, "request"), escaped(str(failure))[:256]
             )
-        self.count(FAILED, len(batch))
 
-    def _tried(self, events: Sequence[CloudEvent], until: float) -> tuple[Exception | None, Sequence[CloudEvent]]:
-        """Returns why the events were not written, None if they were, and those that were refused."""
+    def _tried(self, events: Sequence[CloudEvent], until: float) -> tuple[Exception | None, int, Sequence[CloudEvent]]:
+        """Returns why events were not written, None if all were, the number that were, and those that were refused."""
         write = partial(self._place.write, events)
         try:
-            return None, self._aside.run(write, until) if self._freezes else write()
+            return None, len(events), self._aside.run(write, until) if self._freezes else write()
+        except Interrupted as error:
+            return error, error.done, error.refused
         except Exception as error:  # noqa: BLE001 - each place's client has errors of its own
-            return error, ()
+            return error, 0, ()
 
     def count(self, outcome: str, number: int = 1) -> None:
         """Counts requests whose events have ended so."""

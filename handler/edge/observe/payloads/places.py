@@ -24,6 +24,15 @@ OF_THE_EVENT: Final = (400, 413, 415, 422)
 """The statuses that concern one event. Others concern the receiver, or everything that is sent to it."""
 
 
+class Interrupted(OSError):
+    """The first `done` events were written, or refused, and need not be written again. `refused`: some of them."""
+
+    def __init__(self, reason: str, done: int, refused: Sequence[CloudEvent]) -> None:
+        super().__init__(reason)
+        self.done = done
+        self.refused = refused
+
+
 class EventPlace(Protocol):
     """One thread at a time writes. `pause`: seconds in which events gather before they are written together."""
 
@@ -32,7 +41,7 @@ class EventPlace(Protocol):
     def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
         """Writes the events. Returns those that the place will never take.
 
-        Raises OSError, or an error of its client's, if some of the others may be lost.
+        Raises Interrupted, OSError, or an error of its client's, if some of the others may be lost.
         """
         ...
 
@@ -146,11 +155,16 @@ class Receiver:
 
     def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
         """Posts the events. If the receiver refuses one for a client's mistake, the others are still sent."""
-        try:
-            return [event for event in events if not self._post(event)]
-        except (OSError, http.client.HTTPException) as error:
-            self._drop()
-            raise OSError(f"{self._url.hostname}: {type(error).__name__} {error}") from None
+        refused: list[CloudEvent] = []
+        for done, event in enumerate(events):
+            try:
+                if not self._post(event):
+                    refused.append(event)
+            except (OSError, http.client.HTTPException) as error:
+                self._drop()
+                reason = f"{self._url.hostname}: {type(error).__name__} {error}"
+                raise Interrupted(reason, done, refused) from None
+        return refused
 
     def _post(self, event: CloudEvent) -> bool:
         """Sends an event, over a new connection if the receiver has closed the old one meanwhile.
