@@ -246,7 +246,7 @@ def contract_of(given: Mapping[str, Given], environ: Mapping[str, str]) -> Contr
 
 
 def defaults_of(contract: Contract, given: Mapping[str, Given]) -> dict[str, Given]:
-    """Returns the platform's own values, by field, for settings without another one. Only its own folder is preloaded, and a model of its own name the default."""
+    """Returns the platform's own values, by field, without a preload or a default model that another setting replaces."""
     sets = {field: Given(text, source) for field, (text, source) in contract.sets.items()}
     needs = {"preload": "repository", "default_model": "model_name"}
     return {field: said for field, said in sets.items() if needs.get(field) not in given}
@@ -294,7 +294,7 @@ def ignored() -> list[str]:
 
 
 def meant_by(variable: str, text: str) -> str:
-    """Returns the setting that a mistyped variable means, "" if it is like none, or Kubernetes' own: of a service dragoman-metrics."""
+    """Returns the setting that a mistyped variable means, "" if it is like none, or Kubernetes' own of a service."""
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
     near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
     return PREFIX + near if near and not text.startswith(("tcp://", "udp://", "sctp://")) else ""
