@@ -15,12 +15,14 @@ class Deadline(NamedTuple):
     """A point in time. `at`: seconds on time.monotonic(); infinity means that nothing ends the wait.
 
     `init`: no request waits yet (Lambda's init phase). `beside`: a loaded version could answer the request; how many
-    seconds its runtime took to load it. None where no version is loaded.
+    seconds its runtime took to load it. None where no version is loaded. `process`: when the process that works may
+    end, where that is not `at`: a client's own deadline ends no process.
     """
 
     at: float = math.inf
     init: bool = False
     beside: float | None = None
+    process: float | None = None
 
     @property
     def left(self) -> float:
@@ -30,6 +32,17 @@ class Deadline(NamedTuple):
     @property
     def is_never(self) -> bool:
         return self.at == math.inf
+
+    @property
+    def process_left(self) -> float:
+        """Seconds until the process may end."""
+        return self.left if self.process is None else self.process - time.monotonic()
+
+    def with_client(self, client: "Deadline") -> "Deadline":
+        """Returns the earlier of this deadline, the process's, and its client's."""
+        if self.at <= client.at:
+            return self
+        return client if self.is_never else client._replace(process=self.at)
 
     def earlier(self, seconds: float) -> float:
         """Returns the number of seconds that may pass from now on, at most `seconds`."""

@@ -46,6 +46,19 @@ def test_a_wait_ends_at_the_deadline_at_the_latest(at: float, seconds: float) ->
     assert Deadline(at).earlier(5) == seconds
 
 
+@pytest.mark.parametrize(
+    ("process", "client", "at", "left"),
+    [(60, 2, 2, 60), (2, 60, 2, 2), (2, 2, 2, 2), (60, math.inf, 60, 60), (math.inf, 2, 2, 2)],
+)
+def test_a_clients_deadline_ends_the_request_and_not_the_process(
+    process: float, client: float, at: float, left: float
+) -> None:
+    """Where nothing ends the process, the earlier deadline is the only one."""
+    earlier = Deadline(NOW + process, beside=0.5).with_client(Deadline(NOW + client))
+    assert (earlier.left, earlier.process_left) == (at, left)
+    assert NEVER.with_client(NEVER) is NEVER
+
+
 @pytest.mark.parametrize("deadline", [NEVER, Deadline(NOW + 60), Deadline(beside=1.0)])
 def test_a_slice_is_the_whole_where_nothing_else_answers_or_nothing_ends(deadline: Deadline) -> None:
     """A look or a fetch then has all the time of its request."""

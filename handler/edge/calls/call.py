@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from core.deadline import NEVER, within
@@ -59,7 +58,7 @@ class RemoteCall:
         # A function answers once: a client that watches would keep an instance busy, which is paid for.
         self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
         # The platform has one, too: that of a function.
-        timing.deadline = self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
+        timing.deadline = self._until = timing.deadline.with_client(self._deadline)
         self._options = options
 
     @property

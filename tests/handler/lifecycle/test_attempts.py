@@ -61,6 +61,16 @@ def test_a_load_that_would_hardly_end_is_left_to_a_request_with_more_time(tmp_pa
         pytest.fail("not tried")
 
 
+def test_only_the_process_cuts_a_load_off(tmp_path: Path, clock: Clock) -> None:
+    """A client's earlier deadline does not put the load off, unless a loaded version can answer the client."""
+    client = within(20).with_client(within(0.1))
+    cut_off(tmp_path, client)
+    (trace,) = (tmp_path / FOLDER).iterdir()
+    assert trace.read_text().startswith("20.0 1 0 ")
+    with pytest.raises(ModelUnavailable), attempt(tmp_path, "n", 1, 0, client._replace(beside=0.1)):
+        pytest.fail("not tried")
+
+
 def test_what_would_keep_a_loaded_model_from_answering_is_never_begun(tmp_path: Path, clock: Clock) -> None:
     """The load time of the old version and the size of the new one decide that, and no trace is left."""
     for _ in range(3):

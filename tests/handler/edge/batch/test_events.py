@@ -193,6 +193,8 @@ class _Left:
     def left(self) -> float:
         return self._milliseconds[0] / 1e3
 
+    process_left = left
+
     def slice(self) -> _Left:
         return self
 

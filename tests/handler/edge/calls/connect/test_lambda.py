@@ -12,8 +12,9 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.aws import Function
+from tests.handler.calling import context
 from tests.handler.edge.calls.connect.client import BODY, HALVES, TEXT, Answer, X, settings, untext
-from tests.support.connect_client import HEALTH, JSON, OIP, PROTO, STREAM, STREAM_JSON, WEB, envelope, split
+from tests.support.connect_client import HEALTH, JSON, OIP, PROTO, SECONDS, STREAM, STREAM_JSON, WEB, envelope, split
 from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def function(repository: Path) -> Iterator[Callable[..., Any]]:
     """The Lambda function behind a REST API that treats every type as binary; it returns status, headers and body."""
     made = Function(settings(repository, AWS_LAMBDA_FUNCTION_NAME="dragoman"))
 
-    def ask(path: str, content_type: str, body: bytes | None = None, **more: Any) -> Answer:
+    def ask(path: str, content_type: str, body: bytes | None = None, of: Any = None, **more: Any) -> Answer:
         event = {
             "resource": "/{proxy+}",
             "path": path,
@@ -37,7 +38,7 @@ def function(repository: Path) -> Iterator[Callable[..., Any]]:
             "isBase64Encoded": body is not None,
             **more,
         }
-        answer = made(event, None)
+        answer = made(event, of)
         encoded = answer["isBase64Encoded"]
         content = base64.b64decode(answer["body"]) if encoded else answer["body"].encode()
         return Answer(answer["statusCode"], answer["headers"], content, [b"base64" if encoded else b"text"])
@@ -106,6 +107,16 @@ def test_an_answer_that_a_function_cannot_carry_is_refused_in_the_clients_own_fo
     assert answer.status == 200
     assert b"grpc-status: 8" in trailers
     assert b"10 are possible" in trailers
+
+
+def test_a_clients_deadline_does_not_put_a_load_off(
+    function: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the end of the function's time cuts a load off."""
+    monkeypatch.setattr("handler.lifecycle.attempts.SETUP_SECONDS", 2 * SECONDS)
+    headers = {"connect-timeout-ms": str(SECONDS * 1000)}
+    answer = function(f"/{OIP}/ModelInfer", PROTO, BODY, context(9 * SECONDS), headers=headers)
+    assert answer.status == 200
 
 
 def test_a_function_answers_a_watch_once(function: Callable[..., Answer]) -> None:
