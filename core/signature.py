@@ -51,13 +51,19 @@ class Signature(NamedTuple):
     """A mapping of aliases to tensors, in the settings' order or the model's.
 
     `class_labels`: the labels of a classify signature's scores. `inputs` None: the model does not declare its inputs,
-    and any are accepted (predict only).
+    and any are accepted (predict only). `renames`: an input has another alias than its tensor's name.
     """
 
     method: Method
     inputs: Mapping[str, Binding] | None
     outputs: Mapping[str, Binding]
     class_labels: tuple[str, ...] = ()
+    renames: bool = False
+
+
+def renamed(inputs: Mapping[str, Binding] | None) -> bool:
+    """Decides whether an alias is not its tensor's name."""
+    return any(alias != binding.spec.name for alias, binding in (inputs or {}).items())
 
 
 Signatures = Mapping[str, Signature]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from core.errors import InvalidInput, counted
 from core.records import NamedTuple
-from core.signature import Binding, Method, Signature, Signatures
+from core.signature import Binding, Method, Signature, Signatures, renamed
 from core.tensor import Tensor, TensorSpec
 from handler.settings.checked import Wrong, a_shape, an_object, texts
 
@@ -122,7 +122,8 @@ def _bound(
     """Returns a signature. `labels`: those that the outputs have by themselves, and not by another signature."""
     bindings = {alias: _tensor(each, outputs, f"{path}.outputs.{alias}") for alias, each in said.outputs.items()}
     own = said.class_labels or ("scores" in bindings and labels.get(bindings["scores"].spec.name)) or ()
-    return Signature(said.method, _inputs(said, inputs, f"{path}.inputs"), bindings, own)
+    bound = _inputs(said, inputs, f"{path}.inputs")
+    return Signature(said.method, bound, bindings, own, renamed(bound))
 
 
 def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:

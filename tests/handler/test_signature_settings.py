@@ -43,6 +43,13 @@ def test_a_binding_is_a_name_or_says_more() -> None:
     assert said.class_labels == ()
 
 
+def test_a_signature_knows_whether_it_renames_an_input() -> None:
+    """Outputs do not matter: no request is refused for them."""
+    assert not bound({"inputs": {"x": "x", "n": "n"}, "outputs": {"other": "y"}}).renames
+    assert bound({"inputs": {"x": "x", "other": "n"}, "outputs": {"y": "y"}}).renames
+    assert not bound(OUT).renames
+
+
 def test_a_description_is_for_people() -> None:
     """It has no effect; null counts as absent."""
     assert parse({"s": OUT | {"description": "halves"}}) == parse({"s": OUT})

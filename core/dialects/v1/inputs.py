@@ -11,9 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from core.bounds import check_filled, check_parts
+from core.checks import fitting
 from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted, to_tensor
 from core.dtype import BOOL, BYTES, FP64, INT64, DataType, of_array
 from core.errors import InvalidInput, shown
+from core.operations import ModelSpec
 from core.signature import Binding
 from core.tensor import Tensor, TensorSpec, as_column
 
@@ -100,13 +102,22 @@ def _tensor(name: str, bindings: Bindings, value: Any) -> Tensor:
     return decoded(binding.spec, to_tensor(name, BYTES, value))
 
 
+def check_renamed(inputs: tuple[Tensor, ...], bindings: Mapping[str, Binding], spec: ModelSpec) -> None:
+    """Raises InvalidInput for an input that does not fit, by the client's name for it. The engine knows the model's."""
+    aliases = {binding.spec.name: alias for alias, binding in bindings.items()}
+    for tensor in inputs:
+        alias = aliases[tensor.name]
+        if alias != tensor.name:
+            fitting(tensor._replace(name=alias), bindings[alias].spec, spec)
+
+
 def decoded(spec: TensorSpec, strings: Tensor) -> Tensor:
     """Converts strings to UINT8 [*shape, length], with their bytes along the last axis. Raises InvalidInput."""
     contents = strings.array.reshape(-1).tolist()
     lengths = set(map(len, contents))
     if len(lengths) > 1:
         raise InvalidInput(
-            f"input {shown(spec.name)} has strings of {min(lengths)} and of {max(lengths)} bytes; its elements are "
+            f"input {shown(strings.name)} has strings of {min(lengths)} and of {max(lengths)} bytes; its elements are "
             "bytes, so all strings of one request need the same length"
         )
     array = np.frombuffer(b"".join(contents), np.uint8)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.v1.answer import Output, columns, named, rows
-from core.dialects.v1.inputs import from_columns, from_rows, is_named
+from core.dialects.v1.inputs import check_renamed, from_columns, from_rows, is_named
 from core.dialects.v1.request import V1Question, find_signature
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
@@ -87,9 +87,14 @@ def _written(value: Any, non_finite: NonFinite) -> Any:
 
 
 def infer_of(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
-    """Returns the inference of the version whose spec decoded the tensors: by now another may be the newest."""
+    """Returns the inference of the version whose spec decoded the tensors: by now another may be the newest.
+
+    Raises InvalidInput.
+    """
     if signature is None:
         return Infer(ModelRef(spec.name, spec.version), inputs)
+    if signature.renames:
+        check_renamed(inputs, signature.inputs or {}, spec)
     wanted = dict.fromkeys([binding.spec.name for binding in signature.outputs.values()])
     return Infer(ModelRef(spec.name, spec.version), inputs, tuple([RequestedOutput(name) for name in wanted]))
 

@@ -238,8 +238,8 @@ def test_encoded_strings_become_their_bytes_along_a_last_axis() -> None:
 
 
 def test_encoded_strings_of_one_request_are_equally_long() -> None:
-    """They become the rows of one array."""
-    text = "input 'jpeg' has strings of 1 and of 3 bytes"
+    """They become the rows of one array. The refusal has the client's name of the input."""
+    text = "input 'image_bytes' has strings of 1 and of 3 bytes"
     assert refused(from_rows, ["abc", "d"], IMAGE).startswith(text)
     assert refused(from_rows, [{"image_bytes": "abc"}, {"image_bytes": "d"}], IMAGE).startswith(text)
     assert refused(from_columns, [1], IMAGE) == "JSON Value: 1 Type: Number is not of expected type: string"

@@ -69,6 +69,14 @@ def test_a_setting_decides_the_one_clash_and_nothing_else(document: Any, tfs: An
         assert answer(document, v1_dialect="kserve", pinned=pinned) == kserve
 
 
+@pytest.mark.parametrize("document", [{"instances": [{"a": [1], "b": [1]}]}, {"inputs": {"b": [[1]], "a": [[1]]}}])
+def test_an_input_that_does_not_fit_is_refused_by_its_alias(document: Any) -> None:
+    """The client does not know the name of the tensor behind it."""
+    inputs = {"a": binding("a", shape=(-1, 1)), "b": binding("serving_default_b:0", shape=(-1, 2))}
+    with pytest.raises(InvalidInput, match=r"^input 'b' has shape \[1, 1\]; the model expects \[-1, 2\]$"):
+        answer(document, spec=model(serving_default=signature(inputs, {"y": "y"})))
+
+
 def test_a_path_with_a_version_or_a_label_is_tensorflow_servings() -> None:
     """KServe does not have such paths."""
     assert answer({"inputs": [1, 2]}, pinned=True) == COLUMNS
