@@ -19,6 +19,11 @@ LEVEL: Final = 1
 """The level of answers: on a 1.6 MB JSON tensor, level 6 takes six times as long to save another 4 %."""
 
 
+def permitted(sent: int) -> int:
+    """Returns the bytes to which a body may inflate, by the bytes that came over the network."""
+    return max(FREE, RATIO * sent)
+
+
 def inflate(body: bytes | memoryview, coding: bytes, limit: int, sent: int | None = None) -> bytes:
     """Returns the decoded body. Raises TooLarge beyond `limit` bytes, InvalidInput unless the streams are whole.
 
@@ -28,7 +33,7 @@ def inflate(body: bytes | memoryview, coding: bytes, limit: int, sent: int | Non
     """
     name = coding.decode()
     sent = len(body) if sent is None else sent
-    most = min(limit, max(FREE, RATIO * sent))
+    most = min(limit, permitted(sent))
     plain, size, rest = [], 0, bytes(body)
     for _ in range(MOST_MEMBERS):
         inflater = zlib.decompressobj(WINDOW_BITS[coding])
@@ -52,9 +57,13 @@ def inflate(body: bytes | memoryview, coding: bytes, limit: int, sent: int | Non
 def _too_large(name: str, sent: int, most: int, limit: int) -> TooLarge:
     if most == limit:
         return TooLarge(f"the {name} body inflates to more than {limit} bytes, the most that is accepted")
+    return beyond(f"the {name} body of {sent} bytes inflates", most)
+
+
+def beyond(what: str, most: int) -> TooLarge:
+    """Returns the refusal of what is not permitted. `what`: the body, and the verb."""
     return TooLarge(
-        f"the {name} body of {sent} bytes inflates to more than {most} bytes: "
-        f"beyond {FREE} bytes, at most {RATIO} times its size is accepted"
+        f"{what} to more than {most} bytes: beyond {FREE} bytes, at most {RATIO} times its size is accepted"
     )
 
 

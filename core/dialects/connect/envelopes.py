@@ -19,18 +19,51 @@ LONGEST: Final = 2**32 - 1
 NO_MESSAGE: Final = "the request has no message; this method takes one"
 
 
+class Whole:
+    """A body of many messages, which inflate to no more together than one compressed body of its size may.
+
+    A message that is inflated again counts once. Threads that inflate at the same time may exceed the bound a little.
+    """
+
+    __slots__ = ("_inflated", "_sent", "_total")
+
+    def __init__(self, sent: int) -> None:
+        self._sent = sent
+        self._inflated: dict[int, int] = {}
+        self._total = 0
+
+    def inflate(self, content: Part, coding: bytes, limit: int, at: int) -> bytes:
+        """Returns the message at that place of the body. Raises InvalidInput, TooLarge."""
+        most = compression.permitted(self._sent)
+        before = self._inflated.get(at, 0)
+        left = most - self._total + before
+        try:
+            plain = compression.inflate(content, coding, min(limit, max(left, 0)))
+        except TooLarge:
+            if left >= min(limit, compression.permitted(len(content))):
+                raise
+            raise compression.beyond(f"the messages of a body of {self._sent} bytes inflate", most) from None
+        self._inflated[at] = len(plain)
+        self._total += len(plain) - before
+        return plain
+
+
 class Frame(NamedTuple):
-    """A message as it was received. `coding`: its compression, b"" without one."""
+    """A message as it was received. `coding`: its compression, b"" without one. `whole`: its body, with its place."""
 
     content: Part
     coding: bytes = b""
+    whole: tuple[Whole, int] | None = None
 
     def message(self, limit: int) -> Part:
         """Returns the message, inflated if it is compressed. Raises InvalidInput, TooLarge."""
         # An empty message is not decompressed, whatever its flags are.
         if not self.coding or not self.content:
             return self.content
-        return compression.inflate(self.content, self.coding, limit)
+        if self.whole is None:
+            return compression.inflate(self.content, self.coding, limit)
+        body, at = self.whole
+        return body.inflate(self.content, self.coding, limit, at)
 
 
 def frames(body: Part, limit: int, coding: bytes) -> Iterator[Frame]:
@@ -39,6 +72,7 @@ def frames(body: Part, limit: int, coding: bytes) -> Iterator[Frame]:
     Raises InvalidInput, TooLarge, UnannouncedCompression.
     """
     view, position, end = memoryview(body), 0, len(body)
+    whole = Whole(end)
     while position < end:
         start = position + HEAD
         if start > end:
@@ -47,7 +81,7 @@ def frames(body: Part, limit: int, coding: bytes) -> Iterator[Frame]:
         position = start + size
         if position > end:
             raise InvalidInput(f"an envelope announces {size} bytes; {end - start} follow")
-        yield Frame(view[start:position], own)
+        yield Frame(view[start:position], own, (whole, start) if own else None)
 
 
 def announced(envelope: Part | bytearray, limit: int, coding: bytes, *, at: int) -> tuple[bytes, int]:

@@ -1,6 +1,7 @@
 """core.dialects.connect.envelopes: messages in envelopes, and bytes that are not envelopes."""
 
 import gzip
+import os
 import struct
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from core.dialects.connect import envelopes
 from core.dialects.connect.codes import UnannouncedCompression
 from core.dialects.connect.envelopes import Frame, framed, frames, only
+from core.encoding.compression import FREE
 from core.errors import InvalidInput, NotSupported, ServingError, TooLarge
 from tests.support.connect_client import envelope
 
@@ -55,6 +57,29 @@ def test_what_inflates_to_too_much_is_refused() -> None:
         Frame(gzip.compress(bytes(LIMIT + 1)), b"gzip").message(LIMIT)
     with pytest.raises(InvalidInput, match="not gzip"):
         Frame(b"abc", b"gzip").message(LIMIT)
+
+
+def test_the_messages_of_a_body_inflate_to_as_much_as_a_body_may() -> None:
+    """Each alone might be as large as that. One that is inflated again counts once."""
+    large = envelope(gzip.compress(bytes(FREE // 2)), flags=1)
+    body = large * 3 + envelope(gzip.compress(b"abc"), flags=1) + envelope(b"d")
+    first, second, third, fourth, plain = frames(body, FREE, b"gzip")
+    for frame in (first, first, second, first):
+        assert len(frame.message(FREE)) == FREE // 2
+    told = f"the messages of a body of {len(body)} bytes inflate to more than {FREE} bytes: beyond"
+    for frame in (third, fourth):
+        with pytest.raises(TooLarge, match=told):
+            frame.message(FREE)
+    assert bytes(plain.message(FREE)) == b"d"
+    with pytest.raises(TooLarge, match="more than 1000 bytes, the most that is accepted"):
+        first.message(LIMIT)
+
+
+def test_the_messages_of_a_large_body_inflate_by_its_size() -> None:
+    """A message of zeros among others that hardly shrink is no harm."""
+    noise = gzip.compress(os.urandom(FREE), compresslevel=1)
+    body = envelope(noise, flags=1) * 2 + envelope(gzip.compress(bytes(FREE)), flags=1) * 2
+    assert [len(frame.message(FREE)) for frame in frames(body, 2 * FREE, b"gzip")] == [FREE] * 4
 
 
 def test_one_message_is_neither_none_nor_two() -> None:
