@@ -249,9 +249,14 @@ def _plain(values: Any, datatype: DataType, name: str) -> Any:
     if str not in kinds:
         return values
     found = _unquoted(values) if kinds == {str} and NEGATIVE_ZERO not in values else None
-    if found is not None:
+    if found is not None and (datatype.is_float or not _has_doubles(found)):
         return found
     return [_number(value) if type(value) is str else value for value in values]
+
+
+def _has_doubles(found: Any) -> bool:
+    """Decides whether digits may be lost: those of a number beyond 64 bits."""
+    return found.dtype.kind == "f" if isinstance(found, np.ndarray) else float in set(map(type, found))
 
 
 def _wrong(value: Any, datatype: DataType, name: str) -> InvalidInput:

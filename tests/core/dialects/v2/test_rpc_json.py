@@ -258,6 +258,17 @@ def test_integers_of_64_bits_keep_every_digit(copies: int) -> None:
     assert read(body("UINT64", {"uint64Contents": [str(2**64 - 1), "0"] * copies}, 2 * copies)).max() == 2**64 - 1
 
 
+@pytest.mark.parametrize("copies", [1, LONG])
+def test_quoted_integers_keep_every_digit_beside_what_only_a_double_holds(copies: int) -> None:
+    """proto3's JSON quotes integers of 64 bits. The refusal of one beyond them has its digits."""
+    values = [str(2**53 + 1), "1.0"] * copies
+    assert read(body("INT64", {"int64Contents": values}, len(values))).tolist() == [2**53 + 1, 1] * copies
+    for datatype, wrong in (("UINT64", 2**64), ("INT64", 2**64), ("INT64", -(2**64)), ("INT8", 10**30)):
+        text = body(datatype, {proto_json_name(datatype): [str(wrong), "1"] * copies}, 2 * copies)
+        with pytest.raises(InvalidInput, match=f"'x' has {wrong}, which is out of range for {datatype}"):
+            decoded(text)
+
+
 def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     """A double among long integers makes the quick reader convert all of them to doubles."""
     values = [2**53 + 1, 1.0] * LONG
