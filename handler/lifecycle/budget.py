@@ -92,8 +92,11 @@ class Budget:
                 self._made[loaded] = claim.version
                 if self._fits(claim, 0):
                     return loaded
+                held = _resident()
                 del loaded  # it took more than was known: now it is known
+                gc.collect()
                 memory.trim()
+                self._footprints[claim.version] = _freed(footprint, held - _resident(), claim.guess.cost)
             finally:
                 self._turn.release()
         raise self._busy(claim)
@@ -257,6 +260,15 @@ def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint
     memory.trim()
     cost = max(least, _resident() - before)
     return loaded, Footprint(max(peak, cost + least), cost)
+
+
+def _freed(measured: Footprint, freed: int, least: int) -> Footprint:
+    """Returns the footprint of a model that was let go of again: what that did not free was not the model's.
+
+    Requests take memory during a load, too. A model that counted for theirs could never be loaded again.
+    """
+    others = measured.cost - max(least, min(measured.cost, freed))
+    return Footprint(measured.peak - others, measured.cost - others)
 
 
 def _await_end(gone: "weakref.ref[Model]") -> None:

@@ -38,19 +38,24 @@ class Model:
 
 
 class Machine:
-    """The resident memory, in MB. `sizes`: by model name; `peaks`: the additional MB while a model is loaded."""
+    """The resident memory, in MB. `sizes`: by model name; `peaks`: the additional MB while a model is loaded.
+
+    `bursts`: the MB that requests take during the first load of a model, and keep.
+    """
 
     def __init__(self) -> None:
         self.used = OWN
         self.most = 0
         self.sizes: dict[str, int] = {}
         self.peaks: dict[str, int] = {}
+        self.bursts: dict[str, int] = {}
         self.loaded: list[str] = []
 
     def load(self, source: Any, _: Settings) -> Model:
         """Loads a model as a backend does."""
         self.loaded.append(source.name)
         size = self.sizes[source.name]
+        self.used += self.bursts.pop(source.name, 0)
         self.most = max(self.most, self.used + size + self.peaks.get(source.name, 0))
         return Model(self, ModelSpec(source.name, source.version, "fake", None, None), size)
 

@@ -190,6 +190,18 @@ def test_memory_that_comes_and_goes_is_no_reason_to_say_never(five: Path, machin
     assert machine.loaded == ["a", "b", "b"]
 
 
+def test_memory_of_requests_during_a_load_does_not_count_as_the_models(five: Path, machine: Machine) -> None:
+    """A model that counted for it would never be loaded again."""
+    models = limited(five, OWN + 80)
+    machine.bursts["a"] = 60
+    with pytest.raises(ModelNotLoadable, match="needs 30 MB; at most 20 MB fit beside the server itself"):
+        use(models, "a")
+    machine.used -= 60
+    models.load("a", PATIENT)
+    assert in_memory(models) == ["a"]
+    assert machine.loaded == ["a", "a"]
+
+
 def test_a_load_that_fails_gives_its_turn_back(five: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next load begins."""
     models = limited(five, OWN + 100)
