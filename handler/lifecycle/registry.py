@@ -241,11 +241,11 @@ class Registry:
     def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
         is_new = name not in self._catalog.models and not self._repository.admits(name, None)
         if is_new and self._looks is not self._flights:
-            # A push can be newer than the latest look.
-            may = self._repository.inventory.may_look(name, None)
-            work = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
-            self._looks.run(("load", name), name, lambda _: work(), context, final=False)
-        return bool(self._flights.run(("load", name, anew), name, partial(self._load, name, anew), context, final=True))
+            may = self._repository.inventory.may_look(name, None)  # a push can be newer than the latest look
+            look = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
+            self._looks.run(("load", name), name, lambda _: look(), context, final=False, anew=True)
+        work = partial(self._load, name, anew)
+        return bool(self._flights.run(("load", name, anew), name, work, context, final=True, anew=anew))
 
     def _load(self, name: str, anew: bool, load: Load) -> bool:  # noqa: FBT001 - an argument of `partial`
         if not anew and name in self._catalog.loaded():

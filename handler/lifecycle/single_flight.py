@@ -24,20 +24,23 @@ class Load:
     """A look at the repository, and the loads that follow from it. `version`: what is loaded, once that is known.
 
     `ahead`: the load that has to end before this one begins. `future`: its result, if another thread does it.
+    `begun`: its turn has come.
     """
 
-    __slots__ = ("_awaited", "_name", "ahead", "deadline", "future", "version")
+    __slots__ = ("_awaited", "_name", "ahead", "begun", "deadline", "future", "version")
     future: Future[Any]
 
     def __init__(self, name: str, deadline: Deadline = NEVER, ahead: "Load | None" = None) -> None:
         self._name = name
         self._awaited: ServedVersion | None = None
         self.ahead = ahead
+        self.begun = False
         self.deadline = deadline
         self.version: ServedVersion | None = None
 
     def begin(self) -> None:
         """Begins, because its turn has come. The request has waited for the version of the load ahead as well."""
+        self.begun = True
         if self.ahead is not None:
             self._awaited, self.ahead = self.ahead.version, None
 
@@ -138,7 +141,7 @@ def wait_for(loads: Iterable[Load], deadline: Deadline) -> None:
 class Here:
     """Does the work at once, in the caller's thread."""
 
-    def run(self, _key: Any, name: str, work: Work, context: Context, *, final: bool) -> Any:  # noqa: ARG002 - as below
+    def run(self, _key: Any, name: str, work: Work, context: Context, *, final: bool, anew: bool = False) -> Any:  # noqa: ARG002 - as below
         """Returns the work's result. Raises what the work raises."""
         load, begun = Load(name, context.deadline), time.perf_counter_ns()
         try:
@@ -169,19 +172,19 @@ class SingleFlight:
         self._loads: dict[Any, Load] = {}
         self._queues: dict[str, deque[Queued]] = {}  # by model; the first of each is under way
 
-    def run(self, key: Any, name: str, work: Work, _context: Context, *, final: bool) -> Any:
+    def run(self, key: Any, name: str, work: Work, _context: Context, *, final: bool, anew: bool = False) -> Any:
         """Raises Pending with the load of that key, which may be under way already. `name`: the model's.
 
-        Raises RuntimeError once the executor has ended.
+        `anew`: what is under way has perhaps looked too early. Raises RuntimeError once the executor has ended.
         """
         since = time.perf_counter_ns()
-        raise Pending(self.join(key, name, work), final=final, since=since)
+        raise Pending(self.join(key, name, work, anew=anew), final=final, since=since)
 
-    def join(self, key: Any, name: str, work: Work) -> Load:
-        """Returns the load of that key that is under way or waits, or a new one."""
+    def join(self, key: Any, name: str, work: Work, *, anew: bool = False) -> Load:
+        """Returns the load of that key that waits, or is under way unless `anew`, or a new one."""
         with self._lock:
             load = self._loads.get(key)
-            if load is None:
+            if load is None or (anew and load.begun):
                 queue = self._queues.get(name)
                 load = Load(name, ahead=queue[-1].load if queue else None)
                 load.future = Future()
@@ -231,7 +234,9 @@ class SingleFlight:
         """Ends the first of a queue; a request that comes from now on gets a new load."""
         with self._lock:
             queue = self._queues[name]
-            self._loads.pop(queue.popleft().key, None)
+            ended = queue.popleft()
+            if self._loads.get(ended.key) is ended.load:
+                del self._loads[ended.key]
             if not queue:
                 del self._queues[name]
                 return

@@ -60,6 +60,33 @@ def test_of_one_model_one_flight_is_under_way_and_the_others_come_in_turn() -> N
         assert single.join("a", "m", work("a")) is not joined[0]
 
 
+def test_who_needs_a_new_look_joins_none_that_has_begun() -> None:
+    """It could have looked before a push. Those that wait for their turn will look later."""
+    begun, gate = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work(name: str) -> Any:
+        def run(_: Load) -> None:
+            begun.set()
+            assert gate.wait(60)
+            done.append(name)
+
+        return run
+
+    with ThreadPoolExecutor(1) as executor:
+        single = SingleFlight(executor)
+        first = single.join("a", "m", work("first"), anew=True)
+        assert begun.wait(60)
+        second = single.join("a", "m", work("second"), anew=True)
+        assert single.join("a", "m", work("third"), anew=True) is second
+        assert single.join("a", "m", work("fourth")) is second
+        gate.set()
+        second.future.result(10)
+        assert (first.future.done(), done) == (True, ["first", "second"])
+        single.join("a", "m", work("fifth")).future.result(10)
+        assert done == ["first", "second", "fifth"]
+
+
 def test_what_is_done_at_once_has_its_turn_as_well() -> None:
     """Work that comes meanwhile waits, and is done even if the first fails."""
     with ThreadPoolExecutor(1) as executor:
