@@ -6,7 +6,7 @@ It is imported with the first such text. Source: RapidJSON's error/en.h; TF Serv
 import re
 from typing import Final
 
-from core.encoding.jsonio import TOO_BIG, NotJson
+from core.encoding.jsonio import BEYOND_JSON, SPELLINGS, TOO_BIG, NotJson
 
 INVALID: Final = "Invalid value."
 NO_NAME: Final = "Missing a name for object member."
@@ -49,11 +49,22 @@ def parse_error(body: bytes | memoryview, error: NotJson) -> str:
     if not bytes(body).strip():
         return "JSON Parse error: The document is empty"
     text = str(body, "utf-8-sig", "replace")
+    offset = _sent(text, error.offset)
     if error.reason == NO_COMMA:
-        words = _after(text, error.offset)
+        words = _after(text, offset)
     else:
         words = next((words for start, words in WORDS.items() if error.reason.startswith(start)), error.reason)
-    return f"JSON Parse error: {words} at offset: {error.offset}"
+    return f"JSON Parse error: {words} at offset: {offset}"
+
+
+def _sent(text: str, offset: int) -> int:
+    """Returns the place in a text as it was sent. `offset`: in the text with the reader's SPELLINGS of numbers."""
+    longer = 0
+    for found in BEYOND_JSON.finditer(text):
+        if offset <= found.start() + longer:
+            break
+        longer += len(SPELLINGS.get(found[0], found[0])) - len(found[0])
+    return offset - longer
 
 
 def _after(text: str, offset: int) -> str:

@@ -28,6 +28,11 @@ from core.encoding import jsonio
     ('["\\u12x4"]', "Incorrect hex digit after \\u escape in string. at offset: "),
     ('["a]', "Missing a closing quotation mark in string. at offset: 1"),
     ("{} {}", "The document root must not be followed by other values. at offset: 3"),
+    ('{"a": [Inf, 1 2]}', "Missing a comma or ] after an array element. at offset: 14"),
+    ('{"Inf": "Inf", "a": [-NaN, -Inf, Inf] "b": 1}', "Missing a comma or } after an object member. at offset: 38"),
+    ("[Inf, -NaN] 1", "The document root must not be followed by other values. at offset: 12"),
+    ("[-NaN, Inf, 1e400]", "Number too big to be stored in double. at offset: 12"),
+    ("[Inf, x]", "Invalid value. at offset: 6"),
     ('{"x": "1e400", "a": [-1e400]}', "Number too big to be stored in double. at offset: 21"),
 ])  # fmt: skip
 def test_a_text_that_is_not_json_is_refused_in_rapidjsons_words(body: str, told: str) -> None:
