@@ -223,7 +223,7 @@ class Repository:
         getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
 
     def settings_text(self, name: str, files: Sequence[File], deadline: Deadline = NEVER) -> bytes | None:
-        """Returns the model's settings, those of Triton's configuration among them. Raises ModelNotLoadable."""
+        """Returns the model's settings, Triton's among them. Raises ModelNotLoadable, ModelUnavailable."""
         text = self._read_settings(name, "", files, deadline)
         if all(file.path != TRITON for file in files):
             return text
@@ -244,6 +244,8 @@ class Repository:
         text = self._texts.get(key)
         if text is None:
             text = self._store.read(name, path, progress_of(deadline))
+            if text is None:  # defaults would be other limits, and other versions
+                raise ModelUnavailable(f"{path} of model {name!r} is listed, but missing or forbidden: permit reading")
             self._texts.put(key, text)
         return text
 

@@ -118,6 +118,25 @@ def test_without_permission_to_list_a_version_must_be_named(root: Path, unlisted
     assert get(unlisted(), ModelRef("m", "1")).spec.version == "1"
 
 
+class Unreadable(DirectoryStore):
+    """Lists every file, and permits reading none of the settings."""
+
+    def read(self, *_: object) -> None:
+        return None
+
+
+@pytest.mark.parametrize("place", ["", "1/"])
+def test_settings_that_may_not_be_read_are_not_taken_for_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A canary without its share would get all requests, and a version without its limits would have none."""
+    (root / "m" / f"{place}model-settings.json").write_text("{}")
+    monkeypatch.setattr("handler.stores.directory.DirectoryStore", Unreadable)
+    message = f"{place}model-settings.json of model 'm' is listed, but missing or forbidden: permit reading"
+    with pytest.raises(ModelUnavailable, match=f"^{message}$"):
+        get(registry(root))
+
+
 def test_versions_that_clients_make_up_leave_nothing_behind(unlisted: Callable[[], Registry]) -> None:
     """Where versions cannot be listed, made-up ones are not kept, before the model serves or after it."""
     models = unlisted()
