@@ -116,6 +116,13 @@ class LooseBucket:
         store: Store | Fetcher = self._inner if self._remote.place is None else self._fetcher
         return store.fetch(model, version, files, progress)
 
+    def doubt(self, folder: Folder) -> None:
+        """Compares the files of a version that did not load with the store's, before it is loaded again."""
+        if self._remote.place is None:
+            self._inner.doubt(folder)
+        else:
+            self._fetcher.doubt(folder.path)
+
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""
         self._inner.disconnect()

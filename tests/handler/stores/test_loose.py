@@ -222,3 +222,17 @@ def test_a_place_in_a_bucket_takes_names_and_the_permission_to_list(
     assert blind.fetch("m", "1", (), Progress()).path.is_dir()
     blind.confirm()
     assert blind.accepts
+
+
+@pytest.mark.parametrize(("key", "name"), [("data/m/model.onnx", "m"), ("data/m/n/1/model.onnx", "n")])
+def test_a_file_that_rots_on_the_disk_is_fetched_again(bucket: s3_stand_in.StandIn, key: str, name: str) -> None:
+    """Its size has stayed. A version that does not load is compared with the store's digests."""
+    bucket.put(key, b"model")
+    opened = remote("s3://bucket/data/m")
+    files = [each for each in opened.files(name) if each.path == "1/model.onnx"]
+    folder = opened.fetch(name, "1", files, Progress())
+    (folder.path / "model.onnx").write_bytes(b"rotte")
+    assert (opened.fetch(name, "1", files, Progress()).path / "model.onnx").read_bytes() == b"rotte"
+    opened.doubt(folder)
+    del folder
+    assert (opened.fetch(name, "1", files, Progress()).path / "model.onnx").read_bytes() == b"model"
