@@ -56,10 +56,14 @@ class PushClaim:
         self._bucket.put(self._key, BytesIO(self._text), md5, self._sha256, only)
 
     def release(self) -> None:
-        """Releases the right, if the store permits it. An object that remains blocks other pushes for some minutes."""
+        """Releases the right, if the store permits it. An object that remains blocks other pushes for some minutes.
+
+        Another push can have taken it over from one that paused: its object stays.
+        """
         if self._held:
             with suppress(Taken, Refused, ServingError):
-                self._bucket.delete(self._key)
+                if self._is_same():
+                    self._bucket.delete(self._key)
 
     def forget(self) -> None:
         """Marks a claim that the same push has left as held, so that `release` deletes it."""

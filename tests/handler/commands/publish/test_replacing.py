@@ -13,6 +13,7 @@ from core.errors import ServingError
 from handler.commands.meter import Meter
 from handler.commands.publish import upload, versions
 from handler.commands.publish.buckets.s3 import S3Bucket
+from handler.commands.publish.claim import PushClaim
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository
 from handler.stores import Store, open_store
@@ -260,6 +261,20 @@ def test_a_claim_of_another_push_holds_until_it_is_old(place: Place) -> None:
     place.server.put("p/m/.push-1", b"theirs")
     assert place.tried(new) is None
     assert (place.served(), place.keys()) == (new, {".push-10", *(f"1/{name}" for name in new)})
+
+
+def test_a_push_that_was_overtaken_leaves_the_claim_of_its_successor(place: Place) -> None:
+    """It had paused for so long that its claim was old."""
+    place.begin(ONE[0])
+    (place.path / "model.onnx").write_bytes(b"m1")
+    (version,) = versions.find(place.path, None).versions
+    claim = PushClaim(place.bucket, versions.PushJob("m", 1, version, settings=None, force=True), ())
+    for taken_over, left in ((True, {".push-1", "1/model.onnx"}), (False, {"1/model.onnx"})):
+        claim.take()
+        if taken_over:
+            place.server.put("p/m/.push-1", b"theirs")
+        claim.release()
+        assert place.keys() == left
 
 
 def test_a_store_that_copies_no_parts_keeps_the_version_in_its_other_folder(
