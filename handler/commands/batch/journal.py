@@ -90,12 +90,11 @@ class OutputFile:
         """Goes on with an output that was made of the same, or begins one with its first answers. Raises Refused.
 
         `made`: returns what it is made of. A new output calls it as late as possible, because digests take time.
+        `force`: begins anew. An output that is there stays until the new one is complete.
         """
-        if force:
-            self._clear()
-        begun = self._begun()
+        begun = None if force else self._begun()
         if begun is None:
-            if self._output.exists():
+            if self._output.exists() and not force:
                 raise Refused(f"{self._output} exists, and is not the output of a batch; --force replaces it")
             self._made = made
             return
@@ -122,13 +121,12 @@ class OutputFile:
         if self._made is None:
             return
         made, self._made = self._made(), None
-        self._part.unlink(missing_ok=True)
+        # The part is there first: without one, an earlier output would be that which the journal describes.
+        self._file = os.open(self._part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         with self._writing():
             os.ftruncate(self._lock, 0)
             os.write(self._lock, json.dumps(made._asdict()).encode())
             os.fsync(self._lock)
-        self._part.touch()
-        self._file = os.open(self._part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -137,11 +135,6 @@ class OutputFile:
             yield
         except OSError as error:
             raise Refused(f"{self._output} cannot be written: {error.strerror}") from None
-
-    def _clear(self) -> None:
-        os.ftruncate(self._lock, 0)
-        for path in (self._part, self._output):
-            path.unlink(missing_ok=True)
 
     def _counted(self) -> tuple[OutputProgress, int]:
         """Returns how many lines there are, and their bytes without a last line that is cut off.

@@ -258,10 +258,10 @@ class Fuse:
         raise Killed
 
 
-def attempt(path: Path, answers: list[bytes]) -> None:
+def attempt(path: Path, answers: list[bytes], of: str = "digest", *, force: bool = False) -> None:
     """Writes what is missing of the answers, three at a time."""
     with OutputFile(path) as output:
-        output.open(lambda: OutputOrigin("digest", "jsonl", "m", "1", ""), force=False)
+        output.open(lambda: OutputOrigin(of, "jsonl", "m", "1", ""), force=force)
         while not output.standing.is_whole and output.standing.records < len(answers):
             output.append(Answered(answers[output.standing.records :][:3]))
         if not output.standing.is_whole:
@@ -281,6 +281,28 @@ def test_an_output_survives_an_end_within_each_of_its_steps(tmp_path: Path, monk
         attempt(path, answers)
         assert path.read_bytes() == b"".join(b'{"index":%d,%b}\n' % each for each in enumerate(answers))
         assert not path.with_name(f"{first}.part").exists()
+
+
+def test_an_output_stays_until_the_one_that_replaces_it_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever step is the last one, there is the old output or the new one, and the journal does not confuse them."""
+    old, new = ([b'"prediction":%d' % (n + first) for n in range(7)] for first in (0, 100))
+    wholes = [b"".join(b'{"index":%d,%b}\n' % each for each in enumerate(answers)) for answers in (old, new)]
+    fuse = Fuse(monkeypatch)
+    for last in range(1, 20):
+        path = tmp_path / str(last)
+        attempt(path, old, "old")
+        fuse.left = last
+        with contextlib.suppress(Killed):
+            attempt(path, new, "new", force=True)
+        fuse.left = -1
+        assert path.read_bytes() in wholes
+        with contextlib.suppress(Refused):  # what is begun is not always known
+            attempt(path, new, "new")
+            assert path.read_bytes() == wholes[1]
+        attempt(path, new, "new", force=True)
+        assert path.read_bytes() == wholes[1]
 
 
 def test_one_process_at_a_time_has_an_output(tmp_path: Path) -> None:
@@ -395,6 +417,11 @@ def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.Cap
     assert "out was begun with another input" in capsys.readouterr().err
     assert main(["batch", "half_plus_three", str(source), "out", "--version", "123"]) == 1
     assert batch(capsys, "iris", source, "--force")[2]["resumed_at"] == 0
+    before = Path("out").read_bytes()
+    source.write_text("[[", "utf-8")
+    assert main(["batch", "iris", "none.jsonl", "out", "--force"]) == 1
+    assert main(["batch", "none", str(source), "out", "--force"]) == 1
+    assert Path("out").read_bytes() == before
 
 
 def test_an_input_that_changes_meanwhile_is_refused(
