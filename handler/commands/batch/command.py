@@ -84,7 +84,8 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
     threads = 1 if settings.allow_code else min(THREADS, settings.threads)
     registry = Registry(settings._replace(repository=target.repository, preload=(), cpus=settings.cpus / threads))
     version = options.version or ("" if options.force else answers.version) or None
-    use = registry.use(ModelRef(target.name, version), Background())
+    stable = registry.describe(ModelRef(target.name, version), Background()).spec.version  # a canary is for requests
+    use = registry.use(ModelRef(target.name, stable), Background())
     with _digest(path) as input_sha256, use as model:
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))

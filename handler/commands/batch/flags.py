@@ -18,7 +18,7 @@ FORMATS = ("jsonl", "csv", "npy", "parquet")
 @argument("model", metavar=NAME, type=FILE, help=WHERE)
 @argument("input", type=FILE, help="records: .jsonl, .csv, .npy or .parquet")
 @argument("output", type=FILE, help="answers, as lines of JSON; it appears when it is complete")
-@click.option("--version", help="version of the model; default: the newest that its settings serve")
+@click.option("--version", help="version of the model; default: the newest that its settings serve, and no canary")
 @click.option("--signature", default="", help="signature of the records' names; default: serving_default")
 @click.option("--format", type=click.Choice(FORMATS), help="form of INPUT; default: by the suffix of its name")
 @click.option(

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -422,6 +423,18 @@ def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.Cap
     assert main(["batch", "iris", "none.jsonl", "out", "--force"]) == 1
     assert main(["batch", "none", str(source), "out", "--force"]) == 1
     assert Path("out").read_bytes() == before
+
+
+def test_a_canary_answers_no_batch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file has one model, which no chance chooses."""
+    shutil.copytree(ROOT / "models" / "half_plus_three" / "123", "own/m/1")
+    shutil.copytree("own/m/1", "own/m/2")
+    Path("own/m/model-settings.json").write_text('{"canary": {"2": 0.99}}', "utf-8")
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", "own")
+    source = write("in.jsonl", [[1.0]])
+    for _ in range(4):
+        assert batch(capsys, "m", source, "--force")[0] == 0
+        assert json.loads(Path("out.batch").read_text("utf-8"))["version"] == "1"
 
 
 def test_an_input_that_changes_meanwhile_is_refused(
