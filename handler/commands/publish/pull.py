@@ -72,11 +72,7 @@ class MeteredProgress(Progress):
 
 def _wanted(there: shelf.RepositoryModel, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
     """Returns the wanted versions in ascending order. Prefers the plain name: 1 before 001."""
-    found = {
-        folder.number: folder
-        for folder in sorted(there.folders, key=lambda each: len(each.folder), reverse=True)
-        if folder.number in there.complete
-    }
+    found = {each.number: each for each in sorted(there.versions, key=lambda each: len(each.folder), reverse=True)}
     if not found:
         raise Refused(f"there is no version of a model at {source}")
     if every:

@@ -49,17 +49,21 @@ class Listed:
 
 
 class RepositoryModel(NamedTuple):
-    """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file.
+    """A model in a repository. `versions`: its complete folders. `settings`: the model's own file.
 
     `models`: the models in the folder, if it is a repository itself. `foreign`: a file that no push has put, by its
     folder's number. Such a folder is not a version: it has another server's model, or somebody is copying one there.
     """
 
-    folders: Sequence[Version]
-    complete: frozenset[int]
+    versions: Sequence[Version]
     settings: bytes | None
     models: Sequence[str] = ()
     foreign: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def complete(self) -> frozenset[int]:
+        """The numbers of the versions."""
+        return frozenset(version.number for version in self.versions)
 
     @property
     def taken(self) -> frozenset[int]:
@@ -97,9 +101,10 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
         raise Refused(f"listing {target.repository} is not permitted: grant {grant}") from None
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
-    complete = frozenset(folder.number for folder in folders if is_complete(store, target.name, folder, text))
-    foreign = dict(_foreign(settings, target, [folder for folder in folders if folder.number not in complete]))
-    return RepositoryModel(folders, complete, text, () if folders else _models_in(files), foreign)
+    complete = [folder for folder in folders if is_complete(store, target.name, folder, text)]
+    numbers = {folder.number for folder in complete}
+    foreign = dict(_foreign(settings, target, [folder for folder in folders if folder.number not in numbers]))
+    return RepositoryModel(complete, text, () if folders else _models_in(files), foreign)
 
 
 def _foreign(settings: Settings, target: targets.Target, folders: Sequence[Version]) -> Iterator[tuple[int, str]]:

@@ -143,7 +143,7 @@ def _in_bucket(options: CommandOptions, settings: Settings) -> Iterator[tuple[st
     source = targets.model(options.model)
     there = shelf.model(settings, source)
     number = versions.number(options.version)
-    wanted = [each for each in there.folders if each.number in there.complete and number in (None, each.number)]
+    wanted = [each for each in there.versions if number in (None, each.number)]
     if not wanted:
         raise Refused(f"there is no {'version' if number is None else f'version {number}'} of a model at {source}")
     for version in sorted(wanted):

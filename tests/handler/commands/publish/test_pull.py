@@ -160,6 +160,17 @@ def test_what_somebody_else_has_uploaded_is_pulled_too(run: Any, bucket: Bucket,
     assert files(tmp_path / "out") == ["7/model.onnx"]
 
 
+def test_the_complete_folder_of_a_number_is_pulled_and_verified(run: Any, bucket: Bucket, tmp_path: Path) -> None:
+    """A push that was killed has left the version in another folder, as servers take it, and files in the plain one."""
+    bucket.put("m/01/model.onnx", b"model")
+    bucket.put("m/1/weights.bin", b"other")
+    assert run("pull", f"{bucket.uri}/m", tmp_path / "out", "--quiet")[0] == 0
+    assert files(tmp_path / "out") == ["1/model.onnx"]
+    assert (
+        "model 'm' version 01 is not verified: it has no model.sig" in run("verify", f"{bucket.uri}/m", "--digest")[2]
+    )
+
+
 def test_a_version_that_is_replaced_before_it_is_fetched_comes_as_it_is_now(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
