@@ -272,6 +272,13 @@ def test_other_writers_of_arrays_are_read(head: bytes) -> None:
     assert npy.read(headed(head) + np.array([1, 2], "<f4").tobytes(), MATRIX).array.tolist() == [[1, 2]]
 
 
+@pytest.mark.parametrize("other", ["2", "02", " 2"])
+def test_null_is_a_missing_number_whatever_the_other_cells_are(other: str) -> None:
+    """A number that JSON does not have has the rows read cell by cell."""
+    (tensor,) = table.read(f"1,null\n{other},3".encode(), MATRIX)
+    np.testing.assert_array_equal(tensor.array, [[1, np.nan], [2, 3]])
+
+
 def test_odd_csv_is_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell that is a number takes an eighth of the memory of one that has to be looked at as text."""
     monkeypatch.setattr(table, "MOST_CELLS", 10)
