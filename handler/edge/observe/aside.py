@@ -24,18 +24,27 @@ class Aside:
     def run(self, work: Callable[[], T], until: float) -> T:
         """Returns the work's result. Raises TimeoutError if it takes too long, or if earlier work still goes on.
 
-        `until`: on time.monotonic(), when the answer has to leave.
+        It raises RuntimeError if no thread can start. `until`: on time.monotonic(), when the answer has to leave.
         """
         if not self._busy.acquire(blocking=False):
             raise TimeoutError("earlier ones are still being sent")
 
+        has_begun = False
+
         def done() -> T:
+            nonlocal has_begun
+            has_begun = True
             try:
                 return work()
             finally:
                 self._busy.release()
 
-        return limited(done, left(until, self._seconds), _late)
+        try:
+            return limited(done, left(until, self._seconds), _late)
+        except RuntimeError:
+            if not has_begun:  # the thread did not start: the process has too many
+                self._busy.release()
+            raise
 
 
 def left(until: float, most: float) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from core.errors import escaped
 from core.records import NamedTuple
 from handler.edge.observe.aside import Aside, left
 from handler.settings import InvalidSettings, Settings
@@ -86,6 +87,8 @@ def _send(batches: Any, aside: Aside, until: float = math.inf) -> None:
         aside.run(batches.force_flush, until)
     except TimeoutError:
         log.warning("the last spans were not sent within %d s", LAST_SECONDS)
+    except Exception as error:  # noqa: BLE001 - what else the end of a server closes must be closed
+        log.warning("the last spans were not sent: %s", _named(error))
 
 
 def _attributes(settings: Settings) -> dict[str, str]:
@@ -153,3 +156,10 @@ class Gathered:
             return bool(self._aside.run(partial(self._exporter.export, spans), until).name == "SUCCESS")
         except TimeoutError:
             return False
+        except Exception as error:  # noqa: BLE001 - the answer is finished, and must not be lost for its spans
+            log.warning("the exporter of spans failed: %s", _named(error))
+            return False
+
+
+def _named(error: Exception) -> str:
+    return escaped(f"{type(error).__name__}: {error}")[:256]

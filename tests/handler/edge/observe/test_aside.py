@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from handler.edge.observe.aside import Aside
 from handler.edge.observe.payloads import outbox
@@ -118,3 +120,39 @@ def test_an_answer_does_not_wait_longer_for_another_ones_work(what: str, monkeyp
         waiting.result(60)
     end(3, math.inf)
     assert len(sent) == 3
+
+
+@contextmanager
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process has as many threads as it may have. A limit of the system would also stop the test's own."""
+
+    def start(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        yield
+
+
+def test_a_thread_that_cannot_start_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has too many threads for a moment sends later."""
+    aside = Aside(60)
+    for _ in range(2):
+        with no_threads(monkeypatch), pytest.raises(RuntimeError, match="new thread"):
+            aside.run(lambda: 1, math.inf)
+    assert aside.run(lambda: 1, math.inf) == 1
+
+
+def test_an_exporter_that_fails_costs_no_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK's own lets through what it does not expect, such as a proxy that it cannot use."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+
+    def export(*_: Any) -> None:
+        raise ValueError("odd\nproxy")
+
+    monkeypatch.setattr(OTLPSpanExporter, "export", export)
+    with closing(function(DRAGOMAN_TRACES="otlp")) as made:
+        assert made(infer(), context(60))["statusCode"] == 200
+    assert "the exporter of spans failed: ValueError: odd\\nproxy" in caplog.messages
