@@ -18,8 +18,11 @@ import numpy as np
 import pytest
 
 from core.schema import open_inference as oip
+from tests.handler.calling import context, http
+from tests.handler.edge.observe.test_access import function
 from tests.support.connect_client import OIP, STREAM, WEB, Caller, envelope, judged, split
-from tests.support.http2 import DATA, END_STREAM, HEADERS, Http2, asking, frame
+from tests.support.http2 import DATA, END_STREAM, HEADERS, RST_STREAM, Http2, asking, frame
+from tests.support.raw import head as line
 from tests.support.raw import opened, talk
 from tests.support.remote import Remote, question, raw, tensors
 from tests.support.server import ROOT, Server, serve_http2
@@ -27,6 +30,13 @@ from tests.support.server import ROOT, Server, serve_http2
 X = raw("x", "FP32", np.array([1, 2.5], np.float32))
 HALVES = [3.5, 4.25]
 BIG = b"\xff" * 2_000_000
+OWN = """
+def predict(inputs, parameters):
+    return inputs
+
+def http(request):
+    return 200, {"x-note": "\\ta "}, b"body"
+"""
 LIVE = "inference.GRPCInferenceService/ServerLive"
 
 
@@ -252,3 +262,19 @@ def test_what_it_cannot_do_is_refused(missing: str, more: list[str], text: str, 
     command = [sys.executable, "-c", code, "serve", "--repository", str(tmp_path), "--http2", *more]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (found.returncode, text in found.stderr) == (2, True), found.stderr
+
+
+def test_a_header_with_blanks_at_its_edges_resets_no_stream(tmp_path: Path) -> None:
+    """A model in Python gave it. Every protocol sends its value alone."""
+    (tmp_path / "own" / "1").mkdir(parents=True)
+    (tmp_path / "own" / "1" / "model.py").write_text(OWN)
+    (tmp_path / "own" / "model-settings.json").write_text('{"http": {"path": "/own", "methods": ["GET"]}}')
+    with serve_http2(tmp_path / "log", REPOSITORY=str(tmp_path), ALLOW_CODE="true") as server:
+        with Http2(server.port) as client:
+            client.send(asking(1, "GET", "/own"))
+            head = client.of(1, HEADERS, RST_STREAM)
+            assert head is not None
+            assert (head.kind, b"\x06x-note\x01a" in head.payload) == (HEADERS, True)
+        assert b"\r\nx-note: a\r\n" in talk(server.port, line("GET", "/own", "connection: close"))
+    with closing(function(DRAGOMAN_REPOSITORY=str(tmp_path), DRAGOMAN_ALLOW_CODE="true")) as made:
+        assert made(http("GET", "/own"), context(60))["headers"]["x-note"] == "a"

@@ -89,6 +89,13 @@ def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type
     )
 
 
+@pytest.mark.parametrize("body", [b"a", "a", {}, None])
+def test_a_headers_value_has_no_blanks_at_its_edges(body: Any) -> None:
+    """They are not a part of it (RFC 9110 5.5). Other characters are, such as the no-break space."""
+    given = {"a": " \tb c\t ", "d": "\t", "e": "\xa0f\xa0"}
+    assert custom.answer((200, given, body)).headers[1:] == ((b"a", b"b c"), (b"d", b""), (b"e", b"\xa0f\xa0"))
+
+
 def chunks(*given: str) -> Iterator[str]:
     """A model's generator."""
     yield from given
