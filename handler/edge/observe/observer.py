@@ -68,6 +68,7 @@ class Observer:
         self._armed: asyncio.AbstractEventLoop | None = None  # one that has ended runs no timer any more
         self.gather: Callable[[], object] = lambda: None
         self._ending = threading.Lock()  # a function's events end in threads of their own
+        self._joining = threading.Lock()  # a process with two files would count as two
 
     def begin(self, scope: Scope, send: Send) -> Record:
         """Begins the record of a request over HTTP."""
@@ -195,18 +196,22 @@ class Observer:
     def _sharing(self) -> "Shared | None":
         """Returns the other processes of this server, None if this one is alone."""
         if self._shared is None and not self._is_alone:
-            from handler.edge.observe import workers  # noqa: PLC0415 - as above
-            from handler.stores import private  # noqa: PLC0415 - the same
-
-            folder = workers.folder_of(
-                self._settings.metrics_folder, private.own(self._settings.cache, self._settings.platform)
-            )
-            try:
-                self._shared = None if folder is None else workers.Shared(folder)
-            except OSError:
-                self._shared = None
-            self._is_alone = self._shared is None
+            with self._joining:
+                self._join()
         return self._shared
+
+    def _join(self) -> None:
+        from handler.edge.observe import workers  # noqa: PLC0415 - as above
+        from handler.stores import private  # noqa: PLC0415 - the same
+
+        if self._shared is not None or self._is_alone:  # another thread has just done it
+            return
+        folder = workers.folder_of(
+            self._settings.metrics_folder, private.own(self._settings.cache, self._settings.platform)
+        )
+        with suppress(OSError):
+            self._shared = None if folder is None else workers.Shared(folder)
+        self._is_alone = self._shared is None
 
     def _share(self) -> None:
         """Has the others see the numbers of this process within a second."""

@@ -7,8 +7,10 @@ import json
 import re
 import shutil
 import sys
+import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from core.errors import ModelFailed, ServerBusy, TimedOut
 from handler.edge.observe import exposition
 from handler.edge.observe.families import FAMILIES, OWN
+from handler.edge.observe.observer import Observer
 from handler.edge.observe.workers import Shared, folder_of
 from handler.lifecycle.registry import Registry
 from handler.settings.parsers import METRICS
@@ -283,6 +286,21 @@ def test_a_process_shares_its_numbers_in_a_later_event_loop(tmp_path: Path) -> N
     with closing(make(METRICS_FOLDER=str(tmp_path))) as app:
         ask(app, "GET", "/v2")
         asyncio.run(main(app))
+
+
+def test_a_process_has_one_file_whichever_of_its_threads_is_first(tmp_path: Path) -> None:
+    """The event loop at the end of a request, and the thread of a scrape. The numbers of a second file would count."""
+    for number in range(20):
+        folder, together = tmp_path / f"{number}", threading.Barrier(8)
+        with closing(make(METRICS_FOLDER=str(folder))) as app, ThreadPoolExecutor(8) as threads:
+
+            def publish(observer: Observer = app.observer, together: threading.Barrier = together) -> None:
+                together.wait()
+                observer.publish()
+
+            for done in [threads.submit(publish) for _ in range(8)]:
+                done.result()
+            assert len(list(folder.glob("*/*.json"))) == 1
 
 
 def test_what_a_scrape_has_shown_outlives_its_process(tmp_path: Path) -> None:
