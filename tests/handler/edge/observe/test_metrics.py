@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -24,7 +26,7 @@ from core.errors import ModelFailed, ServerBusy, TimedOut
 from handler.edge.observe import exposition
 from handler.edge.observe.families import FAMILIES, OWN
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.workers import Shared, folder_of
+from handler.edge.observe.workers import Shared, begun, folder_of
 from handler.lifecycle.registry import Registry
 from handler.settings.parsers import METRICS
 from tests.handler.calling import http
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[4]
+LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is the start of a process in a file")
 SERVERS = tuple(name for name in METRICS if name != "emf")  # which is a form of the log
 TFS = "/monitoring/prometheus/metrics"
 OPEN = b"application/openmetrics-text;version=1.0.0;escaping=values;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
@@ -337,6 +340,43 @@ def test_the_folders_of_ended_servers_are_removed(tmp_path: Path) -> None:
     Shared(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} >= {"1", "other"}
     assert not (tmp_path / "999999999").exists()
+
+
+@LINUX_ONLY
+def test_an_earlier_server_with_the_same_number_does_not_count(tmp_path: Path) -> None:
+    """In a container, each server has the number 1, and its processes have those of the ones before."""
+    parent, own = os.getppid(), f"{os.getpid()}-1.json"
+    earlier = [tmp_path / name for name in (f"{parent}-1-00000000", f"{parent}-{begun(os.getpid())}")]
+    for folder in earlier:
+        folder.mkdir()
+        (folder / own).write_text('[["models", [], 2]]', "utf-8")
+    mine = tmp_path / f"{parent}-{begun(parent)}"
+    mine.mkdir()
+    shared = Shared(tmp_path)
+    assert ([*tmp_path.iterdir()], [*shared.others()]) == ([mine], [])
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """Servers in two containers with one cache take each other's folder for that of a server that has ended."""
+    shared = Shared(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    folder.rmdir()
+    shared.write({})
+    assert len(list(folder.iterdir())) == 1
+
+
+@LINUX_ONLY
+def test_the_start_of_a_process_is_found_behind_any_name(tmp_path: Path) -> None:
+    """The name is that of its program. Another process has another start; one that has ended has none."""
+    program = tmp_path / ") 1 (2) 3"
+    shutil.copy(Path("/bin/sleep").resolve(), program)
+    with subprocess.Popen([program, "60"]) as process:
+        started = begun(process.pid)
+        process.kill()
+    ticks, boot = started.split("-")
+    own, same = begun(os.getpid()).split("-")
+    assert (int(ticks) > int(own), boot) == (True, same)
+    assert begun(process.pid) == ""
 
 
 def test_a_process_alone_shares_nothing(tmp_path: Path) -> None:
