@@ -17,6 +17,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from handler.edge import leaving
 from handler.edge.app import App
 from handler.edge.gate import jwks, key_file, keys
 from handler.settings import InvalidSettings
@@ -351,6 +352,85 @@ def test_a_new_key_of_an_issuer_that_fails_is_not_called_unpublished(
             found += [ask(app, "GET", MODELS, token) for _ in range(2)]
         assert [reply.status for reply in found] == [503, 503, 401, 401]
         assert 1 <= int(found[1].headers["retry-after"]) <= jwks.COOLDOWN
+
+
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_a_server_that_was_idle_accepts_no_withdrawn_key(
+    site: Any, issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_renewed: bool
+) -> None:
+    """The first token after a long pause waits for the renewal. `is_renewed`: a set came just before the pause."""
+    (tmp_path / "second").mkdir()
+    second = Issuer(tmp_path / "second")
+    with closing(remote(site, issuer)) as app:
+        old = bearer(issuer.token("read"))
+        assert ask(app, "GET", MODELS, old).status == 200
+        now = [time.monotonic()]
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "monotonic", lambda: now[0])
+            if is_renewed:
+                now[0] += jwks.FRESH
+                assert ask(app, "GET", MODELS, old).status == 200
+                for thread in threading.enumerate():
+                    if thread.name == "dragoman-jwks":
+                        thread.join()
+            site.answer = 200, second.document.encode()
+            now[0] += 36 * 3600
+            assert ask(app, "GET", MODELS, old).status == 401
+            assert ask(app, "GET", MODELS, bearer(second.token("read"))).status == 200
+        assert site.asked == 2 + is_renewed
+
+
+def test_an_old_set_proves_tokens_while_its_issuer_fails(
+    site: Any, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The renewal is tried again after the shorter pause, and the log has each failure."""
+    with closing(remote(site, issuer)) as app:
+        assert ask(app, "GET", MODELS, bearer(issuer.token("read"))).status == 200
+        site.answer, now = (500, b""), [time.monotonic()]
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        asked = []
+        for pause in (jwks.OLD, 1, jwks.COOLDOWN, 1, jwks.COOLDOWN):
+            now[0] += pause
+            assert ask(app, "GET", MODELS, bearer(issuer.token("read", sub=str(now[0])))).status == 200
+            asked.append(site.asked)
+        assert asked == [2, 2, 3, 3, 4]
+    text = (
+        "the keys that tokens are signed with cannot be fetched: HTTPError; those that were fetched before stay valid"
+    )
+    assert caplog.messages.count(text) == 3
+
+
+class _Stuck(_Jwks):
+    """Answers once. Further answers wait for `ends`."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        if server.asked:
+            server.ends.wait(60)
+        super().do_GET()
+
+
+def test_a_renewal_that_hangs_delays_no_later_token(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tokens of its first seconds wait for it; after that the old set proves tokens at once."""
+    waits: list[float | None] = []
+
+    def landed(flight: Any, seconds: float | None = None) -> Any:
+        waits.append(seconds)
+        return leaving.landed(flight, 0)
+
+    server: Any
+    with web.serving(_Stuck) as server:
+        server.ends, server.asked, server.answer = threading.Event(), 0, (200, issuer.document.encode())
+        with closing(remote(server, issuer)) as app:
+            assert ask(app, "GET", MODELS, bearer(issuer.token("read"))).status == 200
+            now = [time.monotonic()]
+            monkeypatch.setattr(time, "monotonic", lambda: now[0])
+            monkeypatch.setattr(jwks, "landed", landed)
+            for pause in (jwks.OLD, 2.0, jwks.SECONDS):
+                now[0] += pause
+                assert ask(app, "GET", MODELS, bearer(issuer.token("read", sub=str(now[0])))).status == 200
+            server.ends.set()
+    assert waits == pytest.approx([jwks.SECONDS, jwks.SECONDS - 2, 0])
 
 
 def test_many_tokens_wait_for_one_request(site: Any, issuer: Issuer) -> None:

@@ -1,7 +1,8 @@
 """The public keys that tokens are signed with: a JWK set (RFC 7517) from a URL or a file, kept and renewed.
 
 A token with an unknown key's id starts one request for the set at most every COOLDOWN seconds, however many such tokens
-come. The request runs in a thread of its own; only tokens with an unknown id wait for it.
+come. The request runs in a thread of its own. Tokens with an unknown id wait for it, and so do all if the set is old. A
+set proves tokens until the next one is there: an issuer that cannot be reached must not stop a server.
 """
 
 import json
@@ -27,7 +28,9 @@ COOLDOWN: Final = 30.0
 FIRST_COOLDOWN: Final = 5.0
 """The same number until the first set is there."""
 FRESH: Final = 600.0
-"""Seconds after which a use of the set starts its renewal; no token waits for it."""
+"""Seconds after which a use of the set starts its renewal."""
+OLD: Final = 3600.0
+"""Seconds after which tokens wait for the renewal: a server that was idle must not accept a key withdrawn long ago."""
 SECONDS: Final = 5.0
 """Seconds for one request, from its start to its last byte. No token waits longer, even if the request does.
 
@@ -63,7 +66,7 @@ class JwkSet:
         self._keys: Keys | None = None
         self._flight: Future[Keys] | None = None
         self._has_failed = False
-        self._begun = float("-inf")
+        self._begun = self._taken = float("-inf")
         self.generation = 0
         if "://" in source:
             self._url = _checked(source)
@@ -85,8 +88,9 @@ class JwkSet:
         if not found and self._may_ask():
             self._start()
         flight = self._flight
-        if not found and flight is not None:
-            await landed(flight, SECONDS)
+        if flight is not None and (not found or self._is_older(OLD)):
+            # A request that hangs delays the tokens of its first seconds, and not those that come later.
+            await landed(flight, max(0.0, self._begun + SECONDS - time.monotonic()) if found else SECONDS)
             self._land()
             found = self._find(kid)
         if found:
@@ -117,8 +121,11 @@ class JwkSet:
         self._land()
         if self._file is not None:
             self._read_again(self._file)
-        elif self._keys is not None and time.monotonic() - self._begun >= FRESH:
+        elif self._keys is not None and self._is_older(FRESH) and self._may_ask():
             self._start()
+
+    def _is_older(self, seconds: float) -> bool:
+        return time.monotonic() - self._taken >= seconds
 
     def _read_again(self, file: KeyFile) -> None:
         try:
@@ -137,7 +144,8 @@ class JwkSet:
             try:
                 flight.set_result(_parsed(_fetched(self._url)))
             except Exception as error:  # noqa: BLE001 - whatever a foreign server makes urllib or the parser raise
-                log.warning("the keys that tokens are signed with cannot be fetched: %s", type(error).__name__)
+                kept = "" if self._keys is None else "; those that were fetched before stay valid"
+                log.warning("the keys that tokens are signed with cannot be fetched: %s%s", type(error).__name__, kept)
                 flight.set_exception(error)
 
         threading.Thread(target=run, name="dragoman-jwks", daemon=True).start()
@@ -149,6 +157,7 @@ class JwkSet:
             self._has_failed = flight.exception() is not None
             if not self._has_failed:
                 self._take(flight.result())
+                self._taken = self._begun  # a function can be frozen between the answer and this line
 
     def _take(self, keys: Keys) -> None:
         self._keys = keys
