@@ -7,7 +7,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -70,6 +70,10 @@ class Flight:
 
     def give_back(self, size: int) -> None:
         self._returned.append(size)
+
+    def waiting(self, body: Part) -> AbstractContextManager[None]:
+        """Counts a message that is whole, and waits until it fits."""
+        return self.holding(len(body) if len(body) >= SMALL else 0)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:

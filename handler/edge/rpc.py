@@ -130,7 +130,9 @@ class RpcServer:
         bodies = messages_of(context.read, self._idling)
         each = partial(self._each, method, context=context, refusals=RefusedInARow())
         id_of = partial(method.id_of, json=False)
-        answers = exchanges.answered(bodies, exchanges.Plan(each, id_of, self._app.abreast, self._app.flight.fits))
+        flight = self._app.flight
+        plan: exchanges.Plan[bytes, bytes] = exchanges.Plan(each, id_of, self._app.abreast, flight.fits, flight.waiting)
+        answers = exchanges.answered(bodies, plan)
         async with aclosing(answers):
             while (answer := await _or_abort(anext(answers, None), context, method)) is not None:
                 yield answer

@@ -23,7 +23,7 @@ from handler.edge.calls.messages import WATCH_SECONDS, RefusedInARow, guarded, u
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Headers, Receive, Send
-from handler.edge.flight import SMALL, WEIGHT
+from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, Flight
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
 from handler.edge.observe.record import cut_off, own_id, refused, took, works
 from handler.edge.timing import Clock, Timing
@@ -164,8 +164,7 @@ class RemoteCall:
 
     async def _answers(self, body: "Part | Incoming", tell: Tell) -> None:
         if isinstance(body, Incoming):
-            flight = self._options.flight
-            await self._exchange(body.messages(), self._held, tell, lambda frame: flight.fits(frame.content))
+            await self._exchange(body.messages(), self._held, tell, self._options.flight)
         elif self.form is Form.WATCH:
             await self._watch(self._message(body), tell)
         elif self.form is Form.STREAM:
@@ -173,12 +172,16 @@ class RemoteCall:
         else:
             check_messages(body)
             # Their bytes count already, as those of the body.
-            await self._exchange(self._messages(body), self._each, tell, lambda _: True)
+            await self._exchange(self._messages(body), self._each, tell, NO_LIMIT)
 
-    async def _exchange(
-        self, messages: AsyncIterator[Frame], each: Each, tell: Tell, fits: Callable[[Frame], bool]
-    ) -> None:
-        plan = exchanges.Plan(partial(each, refusals=RefusedInARow()), self._id_of, self._options.abreast, fits)
+    async def _exchange(self, messages: AsyncIterator[Frame], each: Each, tell: Tell, flight: Flight) -> None:
+        plan = exchanges.Plan(
+            partial(each, refusals=RefusedInARow()),
+            self._id_of,
+            self._options.abreast,
+            lambda frame: flight.fits(frame.content),
+            lambda frame: flight.waiting(frame.content),
+        )
         await _tell_each(exchanges.answered(messages, plan), tell)
 
     async def _held(self, frame: Frame, refusals: RefusedInARow) -> AsyncGenerator[Any]:

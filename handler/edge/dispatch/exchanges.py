@@ -6,7 +6,7 @@ client has taken the one before: a client that sends without reading costs no me
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -21,13 +21,15 @@ class Plan(NamedTuple, Generic[M, T]):
     """How the messages of a stream are worked on.
 
     `answers`: yields the answers to one message. `id_of`: returns the text by which the client recognises them.
-    `most`: messages under way. `fits`: decides whether a message fits beside the memory that others hold.
+    `most`: messages under way. `fits`: decides whether a message fits beside the memory that others hold. `holds`:
+    counts the memory of one that waits for that.
     """
 
     answers: Callable[[M], AsyncGenerator[T]]
     id_of: Callable[[M], str]
     most: int
     fits: Callable[[M], bool] = lambda _: True
+    holds: Callable[[M], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
 async def answered(messages: AsyncIterator[M], plan: Plan[M, T]) -> AsyncGenerator[T]:
@@ -73,7 +75,8 @@ class _Exchange(Generic[M, T]):
         """Begins the work on each message when there is room for it."""
         async for message in messages:
             while self._working and not self._plan.fits(message):
-                await self._one_ended()
+                with self._plan.holds(message):
+                    await self._one_ended()
             self._begin(message)
             del message  # a task that failed keeps its frames, and so would this one
             while len(self._working) >= self._plan.most:

@@ -63,6 +63,9 @@ def test_a_message_fits_beside_what_is_held(limit: int | None, held: int, size: 
     budget = Flight(limit)
     budget.take(held)
     assert budget.fits(bytes(size)) is fits
+    with budget.waiting(bytes(size)):
+        assert budget.held - held == (0 if size < SMALL else size)
+    assert budget.held == held
 
 
 def test_a_body_counts_until_its_last_tensor_is_gone() -> None:

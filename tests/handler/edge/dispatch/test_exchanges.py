@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -24,7 +24,8 @@ class Stage:
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.read = 0
-        self.answers = answered(self._messages(), Plan(self._work, lambda message: message[0], most, fits))
+        self.held: list[str] = []
+        self.answers = answered(self._messages(), Plan(self._work, lambda message: message[0], most, fits, self._holds))
 
     async def _messages(self) -> AsyncIterator[str]:
         for message in self.gates:
@@ -32,6 +33,12 @@ class Stage:
                 raise InvalidInput("cannot be read")
             self.read += 1
             yield message
+
+    @contextmanager
+    def _holds(self, message: str) -> Iterator[None]:
+        self.held.append(message)
+        yield
+        self.held.remove(message)
 
     async def _work(self, message: str) -> AsyncGenerator[str]:
         self.begun.append(message)
@@ -127,7 +134,9 @@ def test_few_messages_are_under_way(most: int, fits: Callable[[str], bool], begu
         first = await anext(stage.answers)
         await settle()
         assert stage.begun == begun
+        assert stage.held == ([] if fits("2b") else ["2b"])  # its memory counts while it waits
         assert sorted([first, *await stage.rest()]) == ["1a", "1a", "2b", "2b", "3c", "3c"]
+        assert stage.held == []
 
     run(work)
 
