@@ -72,7 +72,7 @@ TABLE: Final = (
     ModelKey("warmup[].count", "whole number", "1", "the number of times"),
     ModelKey("warmup[].shapes", "object", "{}", 'shapes of random tensors, by input, such as `{"x": [8, 13]}`'),
     ModelKey("timeout", "number", "`DRAGOMAN_TIMEOUT`", "seconds that one inference can run: see [overload.md](overload.md)"),
-    ModelKey("max_concurrency", "whole number", "null", "the most inferences at the same time: see [overload.md](overload.md)"),
+    ModelKey("max_concurrency", "whole number", "null", "the most inferences of a version at the same time: see [overload.md](overload.md)"),
     ModelKey("providers", "array", "`DRAGOMAN_PROVIDERS`", "ONNX Runtime's execution providers, such as `[\"CUDAExecutionProvider\", \"CPUExecutionProvider\"]`. One that this machine does not have, or that does not start, is refused. The metadata names those in use"),
     ModelKey("batching, dynamic_batching", "object", "", "requests that run together: see [batching.md](batching.md). The second is Triton's name; the next keys are those of both"),
     ModelKey("batching.max_batch_size", "whole number", "the model's own, else 32", "the most rows of a batch, at most 8,192"),

@@ -44,13 +44,17 @@ class _Halted(NamedTuple):
 
 
 class Batch:
-    """The work of one thread for several requests, or for one. `run`: ends all of it. `is_late`: it was ended."""
+    """The work of one thread for several requests, or for one. `run`: ends all of it. `is_late`: it was ended.
 
-    __slots__ = ("is_late", "lane", "members", "run")
+    `spec`: of the version that all of them were put for.
+    """
+
+    __slots__ = ("is_late", "lane", "members", "run", "spec")
 
     def __init__(self, lane: Lane, members: Sequence[Errand]) -> None:
         self.lane = lane
         self.members = members
+        self.spec = members[0].spec
         self.is_late = False
         self.run = Run() if len(members) > 1 else members[0].run
         if len(members) > 1:
@@ -66,6 +70,12 @@ class Batch:
     def is_left(self) -> bool:
         """Whether no client waits for any of its requests."""
         return all(member.future.done() for member in self.members)
+
+    @property
+    def limit(self) -> float | None:
+        """The seconds that it may run: the fewest of its requests', because canaries may answer some of them."""
+        limits = [limit for member in self.members if (limit := member.limit) is not None]
+        return min(limits, default=None)
 
     def overrun(self) -> None:
         """Ends the work at its time limit. Which request is to blame shows when each runs alone."""

@@ -57,12 +57,13 @@ class Errand:
     """One piece of work. `run`: ends it. `until`: the client's deadline on time.monotonic(). `put`: when it came.
 
     `admitted`: it continues an admitted request, and is never refused for the length of its lane. `part`: of a
-    model whose requests run together. `batch`: the one in which it runs with others.
+    model whose requests run together. `batch`: the one in which it runs with others. `spec`: of the version that it
+    was put for; that of the stable version, if a canary may answer it.
     """
 
     __slots__ = (
         *("admitted", "batch", "call", "future", "is_late", "lane", "loop", "owner"),
-        *("part", "put", "run", "until"),
+        *("part", "put", "run", "spec", "until"),
     )
 
     def __init__(
@@ -74,6 +75,7 @@ class Errand:
         owner: Timing | None,
     ) -> None:
         self.call: Any = call
+        self.spec: ModelSpec | None = None
         self.lane = lane
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
@@ -111,6 +113,17 @@ class Errand:
         """Whether no client waits for it any more."""
         return self.future is OVER
 
+    @property
+    def served(self) -> ModelSpec | None:
+        """The spec of the version that works on it, once that is known; else the one that it was put for."""
+        use = None if self.owner is None else self.owner.use
+        return self.spec if use is None else use.model.spec
+
+    @property
+    def limit(self) -> float | None:
+        """The seconds that it may run."""
+        return self.lane.limit(self.served)
+
     def end(self, error: Callable[[], BaseException]) -> None:
         """Ends the work because its client has left."""
         (self.batch or self.run).end(error)
@@ -122,7 +135,7 @@ class Errand:
     def late(self) -> TimedOut:
         """Ends the work at its time limit, and returns the refusal."""
         version = self.owner.expire() if self.owner is not None else ""
-        spec, default = self.lane.spec, self.lane.default
+        spec, default = self.served, self.lane.default
 
         def refusal() -> TimedOut:
             if spec is None:
@@ -177,12 +190,16 @@ class BatchStats:
 class Lane:
     """One model's work.
 
-    `spec`: of the version that its latest work is for. `held`: its threads; `lost`: those of them that run on beyond
-    their limit. `seconds`: the time of an inference, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT. `queue`:
-    DRAGOMAN_QUEUE_TIME.
+    `spec`: of the version that its latest work is for; each version can have its own limits. `held`: its threads;
+    `lost`: those of them that run on beyond their limit. `held_of`, `lost_of`: the same by version, of versions that
+    have a max_concurrency. `seconds`: the time of an inference, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT.
+    `queue`: DRAGOMAN_QUEUE_TIME.
     """
 
-    __slots__ = ("batches", "default", "held", "in_ring", "lost", "name", "queue", "seconds", "spec", "waiting")
+    __slots__ = (
+        *("batches", "default", "held", "held_of", "in_ring", "lost", "lost_of"),
+        *("name", "queue", "seconds", "spec", "waiting"),
+    )
 
     def __init__(self, name: str, default: float | None, queue: float) -> None:
         self.name = name
@@ -191,15 +208,36 @@ class Lane:
         self.spec: ModelSpec | None = None
         self.held = 0
         self.lost = 0
+        self.held_of: dict[str, int] = {}
+        self.lost_of: dict[str, int] = {}
         self.seconds = 0.0
         self.in_ring = False
         self.batches = BatchStats()
         self.waiting: OrderedDict[Errand, None] = OrderedDict()
 
-    @property
-    def limit(self) -> float | None:
-        """The seconds that an inference may run."""
-        return self.default if self.spec is None or self.spec.timeout is None else self.spec.timeout
+    def limit(self, spec: ModelSpec | None) -> float | None:
+        """Returns the seconds that an inference of a version may run."""
+        return self.default if spec is None or spec.timeout is None else spec.timeout
+
+    def pending(self) -> dict[str, int]:
+        """Returns how many requests wait, by version; "" for work without a spec."""
+        counts = {"" if self.spec is None else self.spec.version: 0}
+        for work in self.waiting:
+            version = "" if work.spec is None else work.spec.version
+            counts[version] = counts.get(version, 0) + 1
+        return counts
+
+    def hold(self, spec: ModelSpec | None, change: int) -> None:
+        """Counts threads. `spec`: of the version that they work for."""
+        self.held += change
+        if spec is not None and spec.max_concurrency is not None:
+            _count(self.held_of, spec.version, change)
+
+    def lose(self, spec: ModelSpec | None, change: int) -> None:
+        """Counts lost threads, as `hold` does."""
+        self.lost += change
+        if spec is not None and spec.max_concurrency is not None:
+            _count(self.lost_of, spec.version, change)
 
     @property
     def title(self) -> str:
@@ -213,11 +251,10 @@ class Lane:
         """Returns how long work can wait. `seconds`: the time of an inference."""
         return max(self.queue, PATIENCE_RUNS * seconds)
 
-    def stuck(self) -> ServerBusy:
-        """Returns the refusal while the model's threads are lost."""
-        return ServerBusy(
-            f"{self.title} refuses requests: {self.loss}; try again, or restart the server", retry_after=self.limit
-        )
+    def stuck(self, spec: ModelSpec | None = None) -> ServerBusy:
+        """Returns the refusal of a version's work while the model's threads are lost."""
+        text = f"{self.title} refuses requests: {self.loss}; try again, or restart the server"
+        return ServerBusy(text, retry_after=self.limit(spec))
 
     @property
     def loss(self) -> str:
@@ -225,3 +262,9 @@ class Lane:
         if self.lost == 1:
             return "an inference exceeded the time limit and still occupies a thread of the model"
         return f"{self.lost} inferences exceeded the time limit and still occupy threads of the model"
+
+
+def _count(counts: dict[str, int], version: str, change: int) -> None:
+    counts[version] = counts.get(version, 0) + change
+    if not counts[version]:
+        del counts[version]  # any number of versions come and go

@@ -61,15 +61,27 @@ class Lanes:
     def find(self, name: str) -> Lane | None:
         return self._lanes.get(name)
 
-    def cap(self, lane: Lane) -> int:
-        """Returns how many threads the lane's work can have. A slow model leaves one to the others, if there are two.
+    def cap(self, lane: Lane, spec: ModelSpec | None) -> int:
+        """Returns how many threads a version's work can have. A slow model leaves one to the others, if there are two.
 
         A model may be slow until its first answer says otherwise. Work without a model is short.
         """
-        if lane.spec is not None and lane.spec.max_concurrency is not None:
-            return min(lane.spec.max_concurrency, self.threads)
+        if spec is not None and spec.max_concurrency is not None:
+            return min(spec.max_concurrency, self.threads)
         is_slow = lane.name and (not lane.seconds or lane.seconds >= SLOW_SECONDS or lane.lost)
         return max(1, self.threads - 1) if is_slow else self.threads
+
+    def has_room(self, lane: Lane, spec: ModelSpec | None) -> bool:
+        """Decides whether a version's work can have one more thread."""
+        if spec is None or spec.max_concurrency is None:
+            return lane.held < self.cap(lane, spec)
+        return lane.held < self.threads and lane.held_of.get(spec.version, 0) < spec.max_concurrency
+
+    def is_stuck(self, lane: Lane, spec: ModelSpec | None) -> bool:
+        """Decides whether all threads that a version's work can have are lost."""
+        if spec is None or spec.max_concurrency is None:
+            return lane.lost >= self.cap(lane, spec)
+        return lane.lost >= self.threads or lane.lost_of.get(spec.version, 0) >= spec.max_concurrency
 
     def put(self, work: Errand, now: float) -> None:
         lane = work.lane
@@ -79,9 +91,21 @@ class Lanes:
 
     def offer(self, lane: Lane, now: float) -> None:
         """Puts the lane into the ring, if it is entitled to a turn."""
-        if not lane.in_ring and lane.waiting and lane.held < self.cap(lane) and is_due(lane, now):
+        if not lane.in_ring and lane.waiting and self._first(lane, now) is not None and is_due(lane, now):
             lane.in_ring = True
             self._ring.append(lane)
+
+    def _first(self, lane: Lane, now: float) -> tuple[Errand, bool] | None:
+        """Returns the work whose turn it is in a lane that has some, and whether it is the newest, as `take` says.
+
+        None if its version cannot have one more thread: work of other versions waits behind it.
+        """
+        oldest = next(iter(lane.waiting))
+        if now - oldest.put > STALE_SECONDS and not oldest.admitted:
+            newest = next(reversed(lane.waiting))
+            if self.has_room(lane, newest.spec):
+                return newest, True
+        return (oldest, False) if self.has_room(lane, oldest.spec) else None
 
     def take(self, now: float) -> Errand | Batch | None:
         """Returns work of the lane whose turn it is; None if none can have a thread now.
@@ -92,30 +116,30 @@ class Lanes:
         while self._ring:
             lane = self._ring.popleft()
             lane.in_ring = False
-            if lane.waiting and lane.held < self.cap(lane):
-                oldest = next(iter(lane.waiting))
-                is_stale = now - oldest.put > STALE_SECONDS and not oldest.admitted
-                work, _ = lane.waiting.popitem(last=is_stale)
-                taken = work if work.part is None else gathered(work, work.part, newest=is_stale)
-                lane.held += 1
+            first = self._first(lane, now) if lane.waiting else None
+            if first is not None:
+                work, is_newest = first
+                del lane.waiting[work]
+                taken = work if work.part is None else gathered(work, work.part, newest=is_newest)
+                lane.hold(work.spec, 1)
                 self.offer(lane, now)
                 return taken
         return None
 
-    def takes(self, lane: Lane) -> bool:
-        """Decides whether new work of the lane gets a thread at once, without partners. Counts the thread."""
-        if not self.is_open(lane):
+    def takes(self, work: Errand) -> bool:
+        """Decides whether new work gets a thread at once, without partners. Counts the thread."""
+        if not self.is_open(work):
             return False
-        lane.held += 1
+        work.lane.hold(work.spec, 1)
         return True
 
-    def is_open(self, lane: Lane) -> bool:
-        """Decides whether new work of the lane is the first in line."""
-        return not lane.waiting and lane.held < self.cap(lane)
+    def is_open(self, work: Errand) -> bool:
+        """Decides whether new work is the first in line."""
+        return not work.lane.waiting and self.has_room(work.lane, work.spec)
 
-    def release(self, lane: Lane, seconds: float | None, now: float = 0.0) -> None:
-        """Takes a thread back. `seconds`: the time of an inference that has ended by itself."""
-        lane.held -= 1
+    def release(self, lane: Lane, spec: ModelSpec | None, seconds: float | None, now: float = 0.0) -> None:
+        """Takes a thread back from a version's work. `seconds`: the time of an inference that has ended by itself."""
+        lane.hold(spec, -1)
         if seconds is not None:
             lane.measure(seconds)
         self.offer(lane, now)
@@ -145,23 +169,31 @@ class Lanes:
             del longest.waiting[newest]
         return newest
 
-    def wait(self, lane: Lane) -> float:
-        """Estimates the seconds until new work of the lane gets a thread."""
+    def stranded(self, lane: Lane) -> list[Errand]:
+        """Takes out the work of versions whose threads are all lost."""
+        stranded = [work for work in lane.waiting if self.is_stuck(lane, work.spec)]
+        for work in stranded:
+            del lane.waiting[work]
+        return stranded
+
+    def wait(self, lane: Lane, spec: ModelSpec | None) -> float:
+        """Estimates the seconds until new work of a version gets a thread."""
         active = sum(1 for each in self._lanes.values() if each.held > each.lost or each.waiting)
         share = self.threads / active if active > 1 else self.threads
         return (
             (len(lane.waiting) / lane.batches.company + 1)
             * lane.seconds
-            / max(1.0, min(share, self.cap(lane) - lane.lost))
+            / max(1.0, min(share, self.cap(lane, spec) - lane.lost))
         )
 
-    def refusal(self, lane: Lane, until: float, now: float) -> ServerBusy | TimedOut | None:
-        """Returns why new work would wait too long, None if it would not. `until`: its client's deadline."""
+    def refusal(self, work: Errand, now: float) -> ServerBusy | TimedOut | None:
+        """Returns why new work would wait too long, None if it would not."""
+        lane, until = work.lane, work.until
         if now >= until:
             return TimedOut("the request's deadline has passed")  # ServerBusy would have its client ask again
-        if lane.lost >= self.cap(lane):
-            return lane.stuck()
-        wait = self.wait(lane)
+        if self.is_stuck(lane, work.spec):
+            return lane.stuck(work.spec)
+        wait = self.wait(lane, work.spec)
         if wait > lane.allowed(lane.seconds):
             waiting = counted(len(lane.waiting), "request")
             return ServerBusy(
@@ -178,12 +210,17 @@ class Lanes:
     def overdue(self, lane: Lane, now: float, longest: float) -> Iterator[Errand]:
         """Takes out work that has waited for longer than it can be useful, but none while slow work holds the threads.
 
-        `longest`: the seconds that the oldest running work has taken so far.
+        `longest`: the seconds that the oldest running work has taken so far. What is left may have a turn.
         """
         allowed = lane.allowed(max(lane.seconds, longest))
-        if lane.limit is not None:
-            allowed = min(allowed, max(lane.limit, lane.queue))
-        for work in list(itertools.takewhile(lambda each: now - each.put > allowed, lane.waiting)):
+
+        def is_overdue(work: Errand) -> bool:
+            limit = work.limit
+            most = allowed if limit is None else min(allowed, max(limit, lane.queue))
+            return now - work.put > most
+
+        for work in list(itertools.takewhile(is_overdue, lane.waiting)):
             if not work.admitted:
                 del lane.waiting[work]
                 yield work
+        self.offer(lane, now)

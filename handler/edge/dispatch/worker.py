@@ -4,16 +4,19 @@ import threading
 import time
 from typing import Protocol
 
+from core.operations import ModelSpec
 from handler.backends.runs import CURRENT
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.lane import Errand, Lane
 
 
 class Pool(Protocol):
-    def next_for(self, worker: "Worker", lane: Lane, seconds: float | None, /) -> Errand | Batch | None:
+    def next_for(
+        self, worker: "Worker", lane: Lane, spec: ModelSpec | None, seconds: float | None, /
+    ) -> Errand | Batch | None:
         """Returns waiting work, None if the worker is idle from now on or has to end.
 
-        `seconds`: the time of the work of `lane` that it has done, None if that did not end by itself.
+        `lane`, `spec`: those of the work that it has done. `seconds`: its time, None if it did not end by itself.
         """
         ...
 
@@ -58,9 +61,9 @@ class Worker(threading.Thread):
             if work is None:
                 return
             while work is not None:
-                lane, seconds = work.lane, do(work, self.begun)
+                lane, spec, seconds = work.lane, work.spec, do(work, self.begun)
                 work = None  # an idle thread must not keep a request's tensors alive
-                work = self._pool.next_for(self, lane, seconds)
+                work = self._pool.next_for(self, lane, spec, seconds)
 
 
 def do(work: Errand | Batch, begun: float) -> float | None:

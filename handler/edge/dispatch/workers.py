@@ -86,6 +86,7 @@ class Workers:
         batches.Again if a batch has failed.
         """
         work = Errand(call, self._lanes.of(spec), asyncio.get_running_loop(), until, owner)
+        work.spec = spec
         work.admitted = admitted
         self._put(work)
         self._requests += 1
@@ -113,13 +114,12 @@ class Workers:
             late = f"inferences exceeded the time limit and still occupy all {self._lost} threads ({held})"
             return f"{late}: restart this server"
         lane = self._lanes.find(name)
-        return lane.loss if lane is not None and lane.lost >= self._lanes.cap(lane) else ""
+        return lane.loss if lane is not None and self._lanes.is_stuck(lane, lane.spec) else ""
 
     def pending(self) -> dict[tuple[str, str], int]:
         """Returns how many requests wait, by model and version; those whose model is not known yet under ("", "")."""
         with self._lock:
-            lanes = list(self._lanes)
-        return {(lane.name, "" if lane.spec is None else lane.spec.version): len(lane.waiting) for lane in lanes}
+            return {(lane.name, version): count for lane in self._lanes for version, count in lane.pending().items()}
 
     def close(self) -> None:
         with self._lock:
@@ -139,7 +139,7 @@ class Workers:
             self._ticking = work.loop
             work.loop.call_later(TICK_SECONDS, self._tick, work.loop)
         with self._lock:
-            if work.part is not None or not self._idle or not self._lanes.takes(work.lane):
+            if work.part is not None or not self._idle or not self._lanes.takes(work):
                 self._queue(work, time.monotonic())
                 return
             worker = self._idle.pop()
@@ -148,15 +148,15 @@ class Workers:
     def _queue(self, work: Errand, now: float) -> None:
         """Lets the work wait. Raises ServerBusy. Under the lock."""
         lane = work.lane
-        is_free = bool(self._idle) and self._lanes.is_open(lane)
+        is_free = bool(self._idle) and self._lanes.is_open(work)
         if not is_free and not work.admitted:
-            if (refusal := self._lanes.refusal(lane, work.until, now)) is not None:
+            if (refusal := self._lanes.refusal(work, now)) is not None:
                 raise refusal
             if self._requests >= self._most_waiting and self._lanes.count_waiting() >= self._most_waiting:
-                self._make_room(lane)
+                self._make_room(work)
         self._lanes.put(work, now)
+        self._serve(now)  # a thread may be idle while work of another version waits
         if work.part is not None:
-            self._serve(now)
             self._expect(lane, work.loop, now)
 
     def _expect(self, lane: Lane, loop: asyncio.AbstractEventLoop, now: float) -> None:
@@ -178,11 +178,11 @@ class Workers:
         while self._idle and (more := self._lanes.take(now)) is not None:
             self._idle.pop().wake(more)
 
-    def _make_room(self, lane: Lane) -> None:
-        """Refuses the newest request of the longest lane, or raises ServerBusy for a new one of this lane."""
-        wait = max(1.0, self._lanes.wait(lane))
+    def _make_room(self, work: Errand) -> None:
+        """Refuses the newest request of the longest lane, or raises ServerBusy for this new one."""
+        wait = max(1.0, self._lanes.wait(work.lane, work.spec))
         text = f"{self._requests} requests run or wait already: try again, or raise DRAGOMAN_QUEUE"
-        pushed = self._lanes.crowded(lane)
+        pushed = self._lanes.crowded(work.lane)
         if pushed is None:
             raise ServerBusy(text, retry_after=wait)
         hand_over(((pushed, None, ServerBusy(text, retry_after=wait)),))
@@ -206,8 +206,9 @@ class Workers:
         with self._lock:
             longest = max((now - worker.begun for worker, _ in running if not worker.lost), default=0.0)
             overdue = [
-                (work, self._refused(lane)) for lane in self._lanes for work in self._lanes.overdue(lane, now, longest)
+                (work, self._refused(work)) for lane in self._lanes for work in self._lanes.overdue(lane, now, longest)
             ]
+            self._serve(now)
             new = self._relieved(now)
         hand_over([(work, None, refusal) for work, refusal in overdue])
         if new is not None:
@@ -217,7 +218,7 @@ class Workers:
             loop.call_later(TICK_SECONDS, self._tick, loop)
 
     def _watch(self, worker: Worker, work: Errand | Batch, now: float) -> None:
-        limit = work.lane.limit
+        limit = work.limit
         ran = now - worker.begun
         if worker.lost:
             return
@@ -238,19 +239,18 @@ class Workers:
             lane, new = work.lane, None
             worker.lost = True
             self._lost += 1
-            lane.lost += 1
-            waiting = list(lane.waiting) if lane.lost >= self._lanes.cap(lane) else []
-            if waiting:
-                lane.waiting.clear()
+            lane.lose(work.spec, 1)
+            stranded = self._lanes.stranded(lane)
             if len(self._threads) < 2 * self._lanes.threads:
                 new = self._one_more()
         log.warning("%s: %s; %s lost", lane.title, lane.loss, counted(self._lost, "thread"))
-        hand_over([(refused, None, lane.stuck()) for refused in waiting])
+        hand_over([(refused, None, lane.stuck(refused.spec)) for refused in stranded])
         if new is not None:
             new.start()
 
-    def _refused(self, lane: Lane) -> ServerBusy:
-        return ServerBusy(f"{lane.title} did not get a thread in time: try again", retry_after=self._lanes.wait(lane))
+    def _refused(self, work: Errand) -> ServerBusy:
+        text = f"{work.lane.title} did not get a thread in time: try again"
+        return ServerBusy(text, retry_after=self._lanes.wait(work.lane, work.spec))
 
     def _relieved(self, now: float) -> Worker | None:
         """Makes a thread for the others, if one model has held all threads for a while. Under the lock."""
@@ -273,20 +273,19 @@ class Workers:
 
     # -- in a thread of the pool --------------------------------------------------------------------------------------
 
-    def next_for(self, worker: Worker, lane: Lane, seconds: float | None) -> Errand | Batch | None:
-        """Returns waiting work, None if the worker is idle from now on or has to end.
-
-        `seconds`: the time of the work of `lane` that it has done, None if that did not end by itself.
-        """
+    def next_for(
+        self, worker: Worker, lane: Lane, spec: ModelSpec | None, seconds: float | None
+    ) -> Errand | Batch | None:
+        """Returns waiting work, as worker.Pool says."""
         with self._lock:
             worker.work = None
             if worker.lost:
                 worker.lost = False
                 self._lost -= 1
-                lane.lost -= 1
+                lane.lose(spec, -1)
                 log.warning("%s: an inference that ran beyond its time limit has ended", lane.title)
             now = math.inf if self._closed else time.monotonic()
-            self._lanes.release(lane, seconds, now)
+            self._lanes.release(lane, spec, seconds, now)
             surplus = len(self._threads) - self._lost > self._lanes.threads and self._lanes.hog() is None
             work = None if surplus else self._lanes.take(now)
             if work is not None:

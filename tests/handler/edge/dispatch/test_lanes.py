@@ -34,9 +34,11 @@ def spec(name: str, **said: Any) -> ModelSpec:
     return ModelSpec(name, "1", "p", None, None, **said)
 
 
-def errand(lane: Lane) -> Errand:
-    """Returns work for a model."""
-    return Errand(int, lane, Machine.loop, NEVER, None)
+def errand(lane: Lane, until: float = NEVER) -> Errand:
+    """Returns work for a model's latest version."""
+    work = Errand(int, lane, Machine.loop, until, None)
+    work.spec = lane.spec
+    return work
 
 
 def put(lanes: Lanes, name: str, count: int = 1, at: float = 0.0, **said: Any) -> Lane:
@@ -54,7 +56,7 @@ def served(lanes: Lanes, count: int) -> str:
         taken = lanes.take(0.0)
         if taken is not None:
             names += taken.lane.name
-            lanes.release(taken.lane, 0.01)
+            lanes.release(taken.lane, taken.spec, 0.01)
     return names
 
 
@@ -86,7 +88,7 @@ def test_a_slow_model_leaves_a_thread_to_the_others(
     lanes = Lanes(threads)
     lane = lanes.of(spec("m", **said))
     lane.seconds, lane.lost = seconds, lost
-    assert lanes.cap(lane) == cap
+    assert lanes.cap(lane, lane.spec) == cap
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_what_would_wait_too_long_is_refused(
     lanes = Lanes(2)
     lane = put(lanes, "m", waiting)
     lane.seconds = seconds
-    refusal = lanes.refusal(lane, until, now=0.0)
+    refusal = lanes.refusal(errand(lane, until), now=0.0)
     told = (None, None) if refusal is None else (refusal.message.removeprefix("model 'm' "), refusal.retry_after)
     assert (told[0] or "").startswith(text or "nothing") == (text is not None)
     assert told[1] == (None if retry is None else pytest.approx(retry, abs=0.06))
@@ -123,7 +125,8 @@ def test_what_has_waited_too_long_is_taken_out() -> None:
     lane.seconds = 0.01
     assert len(list(lanes.overdue(lane, QUEUE_SECONDS + 1, 0.0))) == 2
     assert list(lanes.overdue(lane, 50.0, 20.0)) == []
-    put(lanes, "m", 0, timeout=30.0)
+    for work in lane.waiting:
+        work.spec = spec("m", timeout=30.0)
     assert len(list(lanes.overdue(lane, 50.0, 20.0))) == 1
     assert [work.admitted for work in lane.waiting] == [True]
 
@@ -141,7 +144,66 @@ def test_in_a_long_line_the_newest_comes_first(after: float, order: list[int], *
     for number in order:
         taken = lanes.take(after)
         assert taken is came[number]
-        lanes.release(lane, 0.01)
+        lanes.release(lane, lane.spec, 0.01)
+
+
+def of_version(version: str, **said: Any) -> ModelSpec:
+    """Returns the spec of a version of the model m."""
+    return spec("m", **said)._replace(version=version)
+
+
+def put_of(lanes: Lanes, said: ModelSpec, at: float = 0.0) -> Errand:
+    """Makes a request to a version wait."""
+    work = errand(lanes.of(said))
+    lanes.put(work, at)
+    return work
+
+
+ONE, TWO = of_version("1", max_concurrency=1), of_version("2")
+
+
+def test_a_version_has_its_own_most_threads() -> None:
+    """Work of another version that came later neither widens nor narrows it."""
+    lanes = Lanes(4)
+    first, waits = put_of(lanes, ONE), put_of(lanes, ONE)
+    assert lanes.take(0.0) is first
+    put_of(lanes, TWO)
+    assert lanes.take(0.0) is None
+    lanes.release(first.lane, ONE, 0.01)
+    assert lanes.take(0.0) is waits
+    other = lanes.take(0.0)
+    assert other is not None
+    assert other.spec is TWO
+    assert not lanes.takes(errand(lanes.of(ONE)))
+    assert lanes.takes(errand(lanes.of(TWO)))
+    lanes.release(first.lane, ONE, 0.01)
+    assert first.lane.held_of == {}
+    assert first.lane.held == 2
+
+
+def test_a_stale_line_whose_newest_work_has_no_room_goes_on_with_its_oldest() -> None:
+    """It would not have a turn again before a thread of the other version is free."""
+    lanes = Lanes(4)
+    assert lanes.takes(errand(lanes.of(ONE)))
+    oldest, _ = put_of(lanes, TWO), put_of(lanes, ONE)
+    assert lanes.take(2 * STALE_SECONDS) is oldest
+    assert lanes.take(2 * STALE_SECONDS) is None
+
+
+def test_only_the_version_whose_threads_are_lost_is_refused() -> None:
+    """The others have threads, whatever came last."""
+    lanes = Lanes(4)
+    lane = lanes.of(ONE)
+    assert lanes.takes(errand(lane))
+    lane.lose(ONE, 1)
+    waits, other = put_of(lanes, ONE), put_of(lanes, TWO)
+    assert lanes.stranded(lane) == [waits]
+    assert list(lane.waiting) == [other]
+    assert lanes.refusal(errand(lanes.of(TWO)), 0.0) is None
+    assert "refuses requests" in str(lanes.refusal(errand(lanes.of(ONE)), 0.0))
+    lane.lose(ONE, -1)
+    lane.lose(TWO, 1)
+    assert lanes.refusal(errand(lanes.of(ONE)), 0.0) is None
 
 
 class Machine(RuleBasedStateMachine):
@@ -163,7 +225,7 @@ class Machine(RuleBasedStateMachine):
         lane = self.lanes.of(spec(name, max_concurrency=2 if name == "b" else None))
         work = errand(lane)
         self.now += STALE_SECONDS / 3
-        if len(self.running) < 3 and self.lanes.takes(lane):
+        if len(self.running) < 3 and self.lanes.takes(work):
             self.running.append(work)
         else:
             self.lanes.put(work, self.now)
@@ -173,7 +235,8 @@ class Machine(RuleBasedStateMachine):
     def ends(self, number: int, seconds: float) -> None:
         """Returns a thread, which takes the oldest or newest work of a model, if any may have it."""
         if number < len(self.running):
-            self.lanes.release(self.running.pop(number).lane, seconds)
+            done = self.running.pop(number)
+            self.lanes.release(done.lane, done.spec, seconds)
             while len(self.running) < 3 and (work := self.lanes.take(self.now)) is not None:
                 line = self.waiting[work.lane.name]
                 assert line.pop(-1 if self.now - line[0].put > STALE_SECONDS else 0) is work
@@ -197,7 +260,7 @@ class Machine(RuleBasedStateMachine):
     def no_thread_is_idle_in_vain(self) -> None:
         """Checks that, while a thread is free, no work waits whose model may have one more."""
         if len(self.running) < 3:
-            assert all(not lane.waiting or lane.held >= self.lanes.cap(lane) for lane in self.lanes)
+            assert all(not lane.waiting or lane.held >= self.lanes.cap(lane, lane.spec) for lane in self.lanes)
 
 
 Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
@@ -236,6 +299,6 @@ def test_lanes_without_work_are_forgotten_when_there_are_many(monkeypatch: pytes
     for number in range(10):
         lane = lanes.of(ModelSpec(f"m{number}", "1", "p", None, None))
         if number == 1:
-            assert lanes.takes(lane)
+            assert lanes.takes(errand(lane))
         assert len([*lanes]) <= 3
     assert lanes.find("m1") is not None

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from handler.backends.runs import check
 from handler.edge.dispatch.batches import Again, Batch
 from handler.edge.dispatch.lane import BatchPart, Errand, Lane
 from handler.edge.dispatch.workers import Workers
+from handler.edge.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +95,94 @@ def test_work_that_ends_at_its_time_limit_does_not_end_the_looks() -> None:
     batch.overrun()
     with closing(loop), pytest.raises(TimedOut, match="within 1 s"):
         loop.run_until_complete(work.future)
+
+
+def test_a_version_keeps_its_own_time_limit() -> None:
+    """A request to another version while it runs does not change it."""
+    first = ModelSpec("m", "1", "fake", None, None, timeout=30)
+    second = ModelSpec("m", "2", "fake", None, None, timeout=0.1)
+    workers, gate = Workers(3, 8), threading.Event()
+
+    def loop() -> str:
+        while not gate.wait(0.01):
+            check()
+        return "done"
+
+    async def run() -> str:
+        running = asyncio.ensure_future(workers.run(loop, first))
+        with pytest.raises(TimedOut, match=r"version 2 did not answer within 0\.1 s"):
+            await workers.run(loop, second)
+        gate.set()
+        return str(await running)
+
+    assert asyncio.run(run()) == "done"
+    workers.close()
+
+
+def test_the_version_that_works_limits_the_time() -> None:
+    """A request without a version may get a canary, which is known once its work has begun."""
+    stable = ModelSpec("m", "1", "fake", None, None, timeout=30)
+    canary = ModelSpec("m", "2", "fake", None, None, timeout=0.1)
+    use: Any = SimpleNamespace(model=SimpleNamespace(spec=canary), version=b"2", record=lambda *_, **__: None)
+    workers, timing = Workers(1, 8), Timing()
+
+    def work() -> None:
+        timing.using(use)
+        while True:
+            check()
+
+    with pytest.raises(TimedOut, match=r"version 2 did not answer within 0\.1 s"):
+        asyncio.run(workers.run(work, stable, owner=timing))
+    workers.close()
+
+
+def test_a_batch_ends_at_the_least_limit_of_its_requests() -> None:
+    """Canaries may answer some of them. Alone, each has its own limit."""
+    lane = Lane("m", None, 1.0)
+    specs = [ModelSpec("m", "1", "fake", None, None, timeout=timeout) for timeout in (None, 30, 0.1)]
+    loop = asyncio.new_event_loop()
+    with closing(loop):
+        works = [Errand(lambda: None, lane, loop, float("inf"), None) for _ in specs]
+    for work, spec in zip(works, specs, strict=True):
+        work.spec = spec
+    assert [work.limit for work in works] == [None, 30, 0.1]
+    assert Batch(lane, works).limit == 0.1
+    assert Batch(lane, works[:1]).limit is None
+
+
+def test_requests_wait_under_their_own_version() -> None:
+    """Whichever version was asked for last; one for which none waits is there with 0."""
+    specs = [ModelSpec("m", version, "fake", None, None) for version in "12"]
+    workers, gate = Workers(1, 8), threading.Event()
+
+    async def run() -> list[dict[tuple[str, str], int]]:
+        tasks = [asyncio.ensure_future(workers.run(lambda: gate.wait(10), spec)) for spec in (specs[0], *specs)]
+        await asyncio.sleep(0)
+        pending = [workers.pending()]
+        gate.set()
+        await asyncio.gather(*tasks)
+        return [*pending, workers.pending()]
+
+    assert asyncio.run(run()) == [{("m", "1"): 1, ("m", "2"): 1}, {("m", "2"): 0}]
+    workers.close()
+
+
+def test_work_of_another_version_gets_an_idle_thread() -> None:
+    """Behind one that waits because its version has its threads, it has its turn once the line is stale."""
+    first = ModelSpec("m", "1", "fake", None, None, max_concurrency=1)
+    second = ModelSpec("m", "2", "fake", None, None)
+    workers, gate = Workers(4, 8), threading.Event()
+
+    async def run() -> None:
+        waiting = [asyncio.ensure_future(workers.run(lambda: gate.wait(30), first)) for _ in "ab"]
+        await asyncio.sleep(0)
+        assert await workers.run(lambda: "done", second) == "done"
+        assert not any(each.done() for each in waiting)
+        gate.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(run())
+    workers.close()
 
 
 def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
