@@ -116,7 +116,7 @@ class BoundedHttp(WatchedHttp):
             self.head += size
             if self.head > self.limits.head:
                 self.refuse(refusals.too_long(self.url, self.limits.head))
-        else:
+        elif self.scope is not self.last:
             self.head = 1  # it began behind another request; its bytes count from the next piece on
 
     # -- bodies that arrive in parts ----------------------------------------------------------------------------------

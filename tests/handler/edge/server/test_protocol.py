@@ -175,6 +175,18 @@ def test_a_request_behind_a_body_that_nobody_reads_begins_anew(patient: int) -> 
         assert answer(connection).endswith(b"\r\n\r\n" + b"x" * 400_000)
 
 
+def test_a_connection_whose_last_request_was_answered_at_once_is_idle(port: int) -> None:
+    """It came with the end of a body whose answer was sent. A 408 would be taken for the answer to the next request."""
+    with opened(port) as connection:
+        connection.sendall(head("POST", "/refuse", "Transfer-Encoding: chunked") + b"1\r\nx\r\n")
+        assert status(answer(connection)) == 400
+        connection.sendall(b"0\r\n\r\n" + head("GET", "/"))
+        assert status(answer(connection)) == 200
+        threading.Event().wait(1)  # three times as long as a head may take
+        connection.sendall(closing("GET", "/"))
+        assert [status(b"HTTP/1.1" + part) for part in rest(connection).split(b"HTTP/1.1")[1:]] == [200]
+
+
 def test_a_request_may_expect_100_behind_another_one(patient: int) -> None:
     """It gets it after the answer before (RFC 9110 10.1.1)."""
     with opened(patient) as connection:
