@@ -5,6 +5,7 @@ answered at once costs nothing.
 """
 
 import asyncio
+import logging
 from collections import deque
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 from core.records import NamedTuple
 from handler.edge.server.limits import Limits
 
+log = logging.getLogger(__name__)
 LONGEST_PERIOD: Final = 1.0
 SHORTEST_PERIOD: Final = 0.02
 SORT_SECONDS: Final = 0.1
@@ -33,6 +35,7 @@ class Watched(Protocol):
 
     seen: Stage | None
     since: float
+    transport: Any
 
     def stage(self) -> Stage | None: ...
     def give_up(self, stage: Stage) -> None: ...
@@ -67,7 +70,11 @@ class Watch:
     def _look(self) -> None:
         self.now += self._period  # not the clock: while this process stood still, data of clients may wait to be read
         for connection in tuple(self._connections):
-            look(connection, self.now)
+            try:
+                look(connection, self.now)
+            except Exception:
+                log.exception("a look at a connection failed: it is closed")
+                connection.transport.abort()
         self._runs = bool(self._connections)
         if self._runs:
             self._loop.call_later(self._period, self._look)
