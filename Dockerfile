@@ -76,7 +76,7 @@ LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true com.amazonaw
 WORKDIR /etc/dragoman
 USER 10001:10001
 EXPOSE 8080 8081
-# The port is that of the platform or of dragoman.toml; the check does not see a flag. No proxy is asked.
+# The check uses the port of the platform or of dragoman.toml, not that of a flag, and does not use a proxy.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
   CMD ["python3", "-c", "import sys; from http.client import HTTPConnection; from handler.settings.sources import SERVES, Layered; c = HTTPConnection('127.0.0.1', Layered({}, own=SERVES).own()['port'], timeout=4); c.request('GET', '/v2/health/live'); sys.exit(c.getresponse().status != 200)"]
 ENTRYPOINT ["dragoman"]

@@ -15,8 +15,8 @@ class Deadline(NamedTuple):
     """A point in time. `at`: seconds on time.monotonic(); infinity means that nothing ends the wait.
 
     `init`: no request waits yet (Lambda's init phase). `beside`: a loaded version could answer the request; how many
-    seconds its runtime took to load it. None where no version is loaded. `process`: when the process that works may
-    end, where that is not `at`: a client's own deadline ends no process.
+    seconds its runtime took to load it. None where no version is loaded. `process`: when the process may end, if
+    `at` is a client's deadline, which does not end it.
     """
 
     at: float = math.inf

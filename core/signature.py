@@ -61,11 +61,6 @@ class Signature(NamedTuple):
     renames: bool = False
 
 
-def renamed(inputs: Mapping[str, Binding] | None) -> bool:
-    """Decides whether an alias is not its tensor's name."""
-    return any(alias != binding.spec.name for alias, binding in (inputs or {}).items())
-
-
 Signatures = Mapping[str, Signature]
 NONE: Final[Signatures] = MappingProxyType({})
 

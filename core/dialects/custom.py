@@ -130,7 +130,7 @@ def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
             or not VALUE.fullmatch(value)
         ):
             raise ModelFailed(f"http answered with the header {_named(name)}: {_named(value)}, which HTTP cannot carry")
-        headers[name.lower()] = value.strip(" \t")  # HTTP/2 resets the stream for these (RFC 9113 8.2.1)
+        headers[name.lower()] = value.strip(" \t")  # HTTP/2 forbids blanks at the edges (RFC 9113 8.2.1)
     return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items() if name not in FRAMING)
 
 

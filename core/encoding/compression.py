@@ -61,7 +61,7 @@ def _too_large(name: str, sent: int, most: int, limit: int) -> TooLarge:
 
 
 def beyond(what: str, most: int) -> TooLarge:
-    """Returns the refusal of what is not permitted. `what`: the body, and the verb."""
+    """Returns the refusal of bodies that inflate too far. `what`: subject and verb, as "the body inflates"."""
     return TooLarge(
         f"{what} to more than {most} bytes: beyond {FREE} bytes, at most {RATIO} times its size is accepted"
     )

@@ -1,8 +1,8 @@
 """Answers the requests that no protocol owns: metrics, the root of a client that is not a browser, the site.
 
 The site is imported with the first request for one of its pages. An unknown caller gets the page that asks for a key,
-and the files that pages refer to, which have no data of this server: neither imports FastAPI. Programs that ask for
-paths of nobody, as scanners do, import nothing either.
+and the files that pages refer to, which have no data of this server: neither imports FastAPI. The refusal of a path
+that does not exist, as scanners try them, does not import it either.
 """
 
 import asyncio

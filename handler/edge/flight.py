@@ -72,7 +72,7 @@ class Flight:
         self._returned.append(size)
 
     def waiting(self, body: Part) -> AbstractContextManager[None]:
-        """Counts a message that is whole, and waits until it fits."""
+        """Counts a whole message while the block runs. The message waits until it fits beside others."""
         return self.holding(len(body) if len(body) >= SMALL else 0)
 
     @contextmanager

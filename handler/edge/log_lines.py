@@ -83,7 +83,7 @@ def head(level: str, logger: str, message: str, at: float | None = None) -> dict
 
 def guard(form: str = "text") -> None:
     """Guards the handlers of all loggers that have none of their own, and writes JSON if the form is "json"."""
-    # A handler that cannot write would report that to the stream that a model's code has closed, and raise instead.
+    # A handler reports its own failure on stderr. If a model's code has closed stderr, the report raises.
     logging.raiseExceptions = False
     for handler in logging.getLogger().handlers:
         handler.addFilter(ONE_LINE)

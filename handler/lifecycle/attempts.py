@@ -38,7 +38,7 @@ def attempt(cache: Path, model: str, identity: Any, size: int, deadline: Deadlin
 
     trace = cache / FOLDER / sha256(repr((model, identity)).encode()).hexdigest()[:32]
     seconds, times, left_over = _read(trace)
-    left = deadline.process_left  # the deadline of a client ends no load: it is finished for the next request
+    left = deadline.process_left  # a client's deadline does not end a load: the next request needs it
     guess = max(SETUP_SECONDS + size / BYTES_PER_SECOND, seconds / MORE)
     if deadline.beside is not None and deadline.left < max(guess, deadline.beside):
         raise Postponed(

@@ -263,9 +263,9 @@ def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint
 
 
 def _freed(measured: Footprint, freed: int, least: int) -> Footprint:
-    """Returns the footprint of a model that was let go of again: what that did not free was not the model's.
+    """Returns the footprint of a model that was dropped after its load. `freed`: the bytes that this has freed.
 
-    Requests take memory during a load, too. A model that counted for theirs could never be loaded again.
+    Requests take memory during a load, too. If it counted as the model's, the model would never fit again.
     """
     others = measured.cost - max(least, min(measured.cost, freed))
     return Footprint(measured.peak - others, measured.cost - others)

@@ -244,7 +244,7 @@ class Repository:
         text = self._texts.get(key)
         if text is None:
             text = self._store.read(name, path, progress_of(deadline))
-            if text is None:  # defaults would be other limits, and other versions
+            if text is None:  # the defaults would have other limits and versions
                 raise ModelUnavailable(f"{path} of model {name!r} is listed, but missing or forbidden: permit reading")
             self._texts.put(key, text)
         return text

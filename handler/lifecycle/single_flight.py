@@ -24,7 +24,7 @@ class Load:
     """A look at the repository, and the loads that follow from it. `version`: what is loaded, once that is known.
 
     `ahead`: the load that has to end before this one begins. `future`: its result, if another thread does it.
-    `begun`: its turn has come.
+    `begun`: it is under way.
     """
 
     __slots__ = ("_awaited", "_name", "ahead", "begun", "deadline", "future", "version")
@@ -175,13 +175,14 @@ class SingleFlight:
     def run(self, key: Any, name: str, work: Work, _context: Context, *, final: bool, anew: bool = False) -> Any:
         """Raises Pending with the load of that key, which may be under way already. `name`: the model's.
 
-        `anew`: what is under way has perhaps looked too early. Raises RuntimeError once the executor has ended.
+        `anew`: does not join work that has begun, which may have looked too early. Raises RuntimeError after the end of
+        the executor.
         """
         since = time.perf_counter_ns()
         raise Pending(self.join(key, name, work, anew=anew), final=final, since=since)
 
     def join(self, key: Any, name: str, work: Work, *, anew: bool = False) -> Load:
-        """Returns the load of that key that waits, or is under way unless `anew`, or a new one."""
+        """Returns the load of that key that waits or is under way, or a new one. `anew`: only one that waits."""
         with self._lock:
             load = self._loads.get(key)
             if load is None or (anew and load.begun):

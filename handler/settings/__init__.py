@@ -294,7 +294,7 @@ def ignored() -> list[str]:
 
 
 def meant_by(variable: str, text: str) -> str:
-    """Returns the setting that a mistyped variable means, "" if it is like none, or Kubernetes' own of a service."""
+    """Returns the setting that a mistyped variable means; "" if none is similar, or if Kubernetes has set the variable."""
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
     near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
     return PREFIX + near if near and not text.startswith(("tcp://", "udp://", "sctp://")) else ""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from core.errors import InvalidInput, counted
 from core.records import NamedTuple
-from core.signature import Binding, Method, Signature, Signatures, renamed
+from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
 from handler.settings.checked import Wrong, a_shape, an_object, texts
 
@@ -123,7 +123,8 @@ def _bound(
     bindings = {alias: _tensor(each, outputs, f"{path}.outputs.{alias}") for alias, each in said.outputs.items()}
     own = said.class_labels or ("scores" in bindings and labels.get(bindings["scores"].spec.name)) or ()
     bound = _inputs(said, inputs, f"{path}.inputs")
-    return Signature(said.method, bound, bindings, own, renamed(bound))
+    renames = bound is not None and any(alias != binding.spec.name for alias, binding in bound.items())
+    return Signature(said.method, bound, bindings, own, renames)
 
 
 def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:

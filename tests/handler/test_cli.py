@@ -151,10 +151,10 @@ def test_the_command_says_what_is_not_served(
     app.close()
 
 
-def test_a_file_that_is_not_called_as_a_platforms_model_is_said(
+def test_a_start_on_a_platform_reports_a_file_with_the_wrong_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The place is that of one model, without a folder of its name."""
+    """The folder belongs to one model, and its file lies directly in it."""
     (tmp_path / "wine.onnx").write_text("")
     served = servers(monkeypatch)
     flags = ["--platform", "kserve", "--repository", str(tmp_path), "--port", str(free_port())]

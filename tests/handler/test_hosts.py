@@ -115,7 +115,7 @@ def test_a_wrong_value_of_a_platform_is_named(environ: dict[str, str], message: 
 
 
 def test_the_model_of_vertex_ais_path_is_the_default_unless_the_only_one_has_another_name() -> None:
-    """A repository of several models answers with that of the path; DRAGOMAN_MODEL_NAME renames the only one."""
+    """In a repository of several models the path's model answers. DRAGOMAN_MODEL_NAME renames the only model."""
     environ = VERTEX | {"AIP_PREDICT_ROUTE": "/v1/models/m:predict"}
     found = [Settings.from_env(environ | more) for more in ({}, {"DRAGOMAN_MODEL_NAME": "other"})]
     assert [(each.model_name, each.default_model) for each in found] == [("m", "m"), ("other", "")]

@@ -208,7 +208,7 @@ def predict(inputs, parameters):
 def test_a_model_with_a_pool_of_processes_is_loaded_and_unloaded_again(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """The pool is forked while its load is this model's turn, and has copies of what is open in the worker then."""
+    """The pool is forked during the load. It inherits the lock file that the worker has open."""
     folder = tmp_path / "pools" / MODEL / "1"
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(POOL)

@@ -265,7 +265,7 @@ def test_what_it_cannot_do_is_refused(missing: str, more: list[str], text: str, 
 
 
 def test_a_header_with_blanks_at_its_edges_resets_no_stream(tmp_path: Path) -> None:
-    """A model in Python gave it. Every protocol sends its value alone."""
+    """A Python model returned it. Every server sends the value without the blanks."""
     (tmp_path / "own" / "1").mkdir(parents=True)
     (tmp_path / "own" / "1" / "model.py").write_text(OWN)
     (tmp_path / "own" / "model-settings.json").write_text('{"http": {"path": "/own", "methods": ["GET"]}}')

@@ -8,7 +8,7 @@ from core.dialects.v1.request import V1Question
 from core.dtype import DATATYPES
 from core.encoding.jsonio import NonFinite
 from core.operations import InferResult, ModelSpec
-from core.signature import Binding, Method, Signature, renamed
+from core.signature import Binding, Method, Signature
 from core.tensor import Tensor, TensorSpec
 
 
@@ -30,7 +30,7 @@ def signature(inputs: Any, outputs: Any, method: Method = Method.PREDICT, labels
         None if side is None else {a: binding(b) if isinstance(b, str) else b for a, b in side.items()}
         for side in (inputs, outputs)
     ]
-    return Signature(method, bound[0], bound[1] or {}, labels, renamed(bound[0]))
+    return Signature(method, bound[0], bound[1] or {}, labels, renames=bound[0] is not None)
 
 
 def model(**signatures: Signature) -> ModelSpec:

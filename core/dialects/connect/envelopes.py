@@ -20,7 +20,7 @@ NO_MESSAGE: Final = "the request has no message; this method takes one"
 
 
 class Whole:
-    """A body of many messages, which inflate to no more together than one compressed body of its size may.
+    """A body of several messages. Together they may inflate to as much as one compressed body of this size.
 
     A message that is inflated again counts once. Threads that inflate at the same time may exceed the bound a little.
     """

@@ -132,7 +132,7 @@ def values(cells: Sequence[str], datatype: DataType) -> list[Any]:
 def _value(cell: str, datatype: DataType) -> Any:
     if datatype is BOOL and cell.lower() in BOOLEANS:
         return BOOLEANS[cell.lower()]
-    if not cell or cell == "null":  # as where all cells read as JSON's numbers
+    if not cell or cell == "null":  # JSON has it, too, where all cells are its numbers
         return None
     if not has_plain_digits(cell):
         return cell

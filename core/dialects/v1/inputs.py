@@ -103,7 +103,7 @@ def _tensor(name: str, bindings: Bindings, value: Any) -> Tensor:
 
 
 def check_renamed(inputs: tuple[Tensor, ...], bindings: Mapping[str, Binding], spec: ModelSpec) -> None:
-    """Raises InvalidInput for an input that does not fit, by the client's name for it. The engine knows the model's."""
+    """Checks inputs under the client's aliases: the engine would name the model's tensors. Raises InvalidInput."""
     aliases = {binding.spec.name: alias for alias, binding in bindings.items()}
     for tensor in inputs:
         alias = aliases[tensor.name]

@@ -255,7 +255,7 @@ def _plain(values: Any, datatype: DataType, name: str) -> Any:
 
 
 def _has_doubles(found: Any) -> bool:
-    """Decides whether digits may be lost: those of a number beyond 64 bits."""
+    """Decides whether a number was read as a double, which may have lost digits."""
     return found.dtype.kind == "f" if isinstance(found, np.ndarray) else float in set(map(type, found))
 
 

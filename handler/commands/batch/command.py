@@ -84,7 +84,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
     threads = 1 if settings.allow_code else min(THREADS, settings.threads)
     registry = Registry(settings._replace(repository=target.repository, preload=(), cpus=settings.cpus / threads))
     version = options.version or ("" if options.force else answers.version) or None
-    stable = registry.describe(ModelRef(target.name, version), Background()).spec.version  # a canary is for requests
+    stable = registry.describe(ModelRef(target.name, version), Background()).spec.version  # not a canary
     use = registry.use(ModelRef(target.name, stable), Background())
     with _digest(path) as input_sha256, use as model:
         spec = model.spec

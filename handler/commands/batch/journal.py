@@ -121,7 +121,7 @@ class OutputFile:
         if self._made is None:
             return
         made, self._made = self._made(), None
-        # The part is there first: without one, an earlier output would be that which the journal describes.
+        # The part is made before the journal. Without a part, the journal would describe the earlier output.
         self._file = os.open(self._part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         with self._writing():
             os.ftruncate(self._lock, 0)

@@ -37,7 +37,7 @@ def look(app: Any, settings: Settings, *, waits: bool) -> Glance:
 
     deadline = NEVER if waits else within(LOOK_SECONDS)
     seen = _glance(lambda: app.registry.names(Background(deadline)), settings, _local(settings.repository))
-    late = f"the repository has not answered within {LOOK_SECONDS:g} s; the next request looks again"
+    late = f"the repository did not answer within {LOOK_SECONDS:g} s; the next request tries it again"
     return Glance((), late) if not seen.models and deadline.left <= 0 else seen
 
 

@@ -58,7 +58,9 @@ class RemoteCall:
         # A function answers once: a client that watches would keep an instance busy, which is paid for.
         self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
         # The platform has one, too: that of a function.
-        timing.deadline = self._until = timing.deadline.with_client(self._deadline)
+        if self._deadline is not NEVER:
+            timing.deadline = timing.deadline.with_client(self._deadline)
+        self._until = timing.deadline
         self._options = options
 
     @property

@@ -22,7 +22,7 @@ class Plan(NamedTuple, Generic[M, T]):
 
     `answers`: yields the answers to one message. `id_of`: returns the text by which the client recognises them.
     `most`: messages under way. `fits`: decides whether a message fits beside the memory that others hold. `holds`:
-    counts the memory of one that waits for that.
+    counts the memory of a message that waits to fit.
     """
 
     answers: Callable[[M], AsyncGenerator[T]]

@@ -1,8 +1,8 @@
 """The public keys that tokens are signed with: a JWK set (RFC 7517) from a URL or a file, kept and renewed.
 
 A token with an unknown key's id starts one request for the set at most every COOLDOWN seconds, however many such tokens
-come. The request runs in a thread of its own. Tokens with an unknown id wait for it, and so do all if the set is old. A
-set proves tokens until the next one is there: an issuer that cannot be reached must not stop a server.
+come. The request runs in a thread of its own. Tokens with an unknown id wait for it, and all tokens if the set is old.
+A set stays in use until the next one arrives: an issuer that cannot be reached must not stop a server.
 """
 
 import json
@@ -208,7 +208,7 @@ def _parsed(document: bytes) -> Keys:
     except (KeyError, TypeError, RecursionError):
         raise ValueError("it is not a JWK set") from None
     keys: list[PublicKey] = []
-    # The last is that of PyJWT for the algorithm "none".
+    # PyJWT raises NotImplementedError for the algorithm "none".
     unusable = (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError)
     for member in members:
         if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":

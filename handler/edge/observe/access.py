@@ -135,9 +135,9 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what waits. What cannot be written, such as on a full disk, is lost: no request fails for its line.
+        """Writes the waiting entries. A full disk loses them: a request must not fail for its line.
 
-        ValueError: a model's code has closed the stream.
+        The stream raises ValueError if a model's code has closed it.
         """
         entries, self._entries = self._entries, []
         if not entries:

@@ -65,7 +65,7 @@ def begun(process: int) -> str:
     with suppress(OSError, IndexError):
         after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2]  # the name may have any characters
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
-        return f"{after_name.split()[19].decode()}-{boot[:8]}"  # field 22 of proc_pid_stat(5); the third is the first
+        return f"{after_name.split()[19].decode()}-{boot[:8]}"  # field 22 of proc_pid_stat(5), from field 3 on
     return ""
 
 

@@ -89,7 +89,7 @@ def _azure(environ: Environment) -> dict[str, str]:
         "account_name": said.get("AccountName") or account,
         "account_key": said.get("AccountKey") or environ.get("AZURE_STORAGE_KEY", ""),
         "sas_key": said.get("SharedAccessSignature", ""),
-        "endpoint": _blobs(said) or environ.get("AZURE_STORAGE_ENDPOINT", "").rstrip("/"),  # Azure shows it with one
+        "endpoint": _blobs(said) or environ.get("AZURE_STORAGE_ENDPOINT", "").rstrip("/"),  # the portal shows a slash
     }
     emulated = environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
     if said.get("UseDevelopmentStorage", "").lower() == "true" or (emulated and not found["account_name"]):

@@ -260,7 +260,7 @@ def _check_texts(name: str, folder: Path, repository: Path, output: str, server:
 
 @pytest.mark.parametrize("kind", ["BertModel", "RobertaModel"])
 def test_made_texts_are_as_short_as_the_model_needs(kind: str, run: Any, tmp_path: Path) -> None:
-    """RoBERTa numbers its positions behind that of the padding, and has fewer tokens than positions."""
+    """RoBERTa reserves its first positions, and so takes fewer tokens than it has positions."""
     folder = texts(kind, tmp_path / "few", max_position_embeddings=12, pad_token_id=0)
     code, out, err = run("convert", folder, tmp_path / "models/few", "--quiet")
     assert code == 0, err

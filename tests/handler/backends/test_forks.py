@@ -85,7 +85,7 @@ def test_a_process_that_a_model_has_forked_ends_by_a_signal(tmp_path: Path) -> N
 
 
 def test_a_process_that_stays_has_no_part_in_the_servers_connections(tmp_path: Path) -> None:
-    """The client of a connection that the server closes learns of it, and the port is free again."""
+    """Clients see that the server closes a connection, and the port becomes free."""
     (tmp_path / "model.py").write_text(STAYS)
     command = [sys.executable, "-W", "ignore", "-c", RUNS, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -68,7 +68,7 @@ def test_the_images_user_can_read_models_that_only_their_owner_could(tmp_path: P
 
 
 def test_the_images_health_is_asked_on_the_servers_port(tmp_path: Path) -> None:
-    """It is that of the platform or of dragoman.toml; PORT counts where the server listens on it. No proxy is asked."""
+    """The platform or dragoman.toml names it, or PORT if the server listens there. The check does not use a proxy."""
     check = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("HEALTHCHECK")[2].partition("CMD ")[2]
     _, *words = json.loads(check.partition("\n")[0])
     with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:

@@ -167,7 +167,7 @@ def test_vertex_ais_paths_may_be_any(start: Start, health: str, infer: str) -> N
 @pytest.mark.parametrize("path", ["/v1/models/iris:predict", "/v2/models/iris/versions/1/infer"])
 @pytest.mark.parametrize("folder", [".", "iris/1"], ids=["repository", "one model"])
 def test_vertex_ais_path_names_the_model(start: Start, path: str, folder: str) -> None:
-    """Of several models it is that one, and the only one has its name."""
+    """Of several models the path's answers. The only model gets its name."""
     routes = {"AIP_HTTP_PORT": "1", "AIP_HEALTH_ROUTE": "/ping", "AIP_PREDICT_ROUTE": path}
     local = start(**routes, DRAGOMAN_REPOSITORY=str(ROOT / "models" / folder))
     assert (local.call("POST", path, ROW).status, local.call("GET", "/v2/models/iris").status) == (200, 200)

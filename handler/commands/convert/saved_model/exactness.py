@@ -1,4 +1,4 @@
-"""Operations that tf2onnx converts wrongly: this module converts or refuses them. Importing it registers missing ones.
+"""Operations that tf2onnx converts wrongly: this module converts or refuses them, and adds missing ones.
 
 Each was found by comparison with TensorFlow's answers. tf2onnx rounds // and % of whole numbers towards zero instead of
 down, compares texts as numbers, and prints numbers as ONNX's Cast does.

@@ -125,7 +125,7 @@ def _exported(torch: Any, model: Any, names: Sequence[str], output: str, sample:
 
 
 def _longest(model: Any) -> int:
-    """Returns the most tokens of a text. Models of RoBERTa's kind count positions from that of the padding."""
+    """Returns the most tokens of a text. RoBERTa and its relatives reserve the first positions."""
     tables = (getattr(each, "position_embeddings", None) for each in model.modules())
     paddings = (getattr(each, "padding_idx", None) for each in tables)
     first = max((padding + 1 for padding in paddings if padding is not None), default=0)

@@ -61,7 +61,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         )
     except Exception as error:
         raise Refused(_why(error)) from error
-    if classifies and not _second("classifier", model):  # as of votes for labels: nothing shows whether they are right
+    if classifies and not _second("classifier", model):  # votes for labels: the comparison cannot check them
         del made.graph.output[1:]
     outputs = graph.outputs(made)
     scores = outputs[1] if classifies and len(outputs) > 1 else ""
@@ -97,7 +97,7 @@ def _notes(warned: Sequence[warnings.WarningMessage]) -> list[str]:
 def _options(model: Any, *, classifies: bool) -> dict[int, dict[str, Any]]:
     """Returns skl2onnx's options by the object: scores are a tensor, and lower case needs no language's locale.
 
-    Voting classifiers lose an attribute of `transform`, with which skl2onnx refuses them; no output is made of it.
+    Turns off an option of voting classifiers that skl2onnx refuses. It concerns `transform`, which no output needs.
     """
     last = _last(model)
     bare = type(last).__name__ == "LinearSVC"  # its scores are a tensor, and skl2onnx refuses the option that says so
@@ -210,7 +210,7 @@ METHODS: Final = {
     "outlier_detector": ("predict", ("decision_function",)),
     "clusterer": ("predict", ("transform",)),
 }
-"""The method behind the first output, and those of which the first that the model has is behind the second."""
+"""The method behind the first output, and candidates for the second: the first candidate that the model has."""
 
 
 def _second(kind: str | None, model: Any) -> str:

@@ -1,4 +1,4 @@
-"""Operations of TensorFlow that tf2onnx does not know, in those that ONNX has: for Keras and for SavedModels."""
+"""Converts operations of TensorFlow that tf2onnx does not know, for Keras and for SavedModels."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ OPSET: Final = 13
 
 
 def register() -> None:
-    """Gives tf2onnx the conversions of this module. Raises Refused if it is not installed."""
+    """Adds the conversions of this module to tf2onnx. Raises Refused if it is not installed."""
     tf_op = library("tf2onnx.handler", "TensorFlow", "convert").tf_op
     for name, write in (("Erfc", _erfc), ("Log1p", _log1p), ("Expm1", _expm1)):
         tf_op.register_handler(write, OPSET, [name], "", {})

@@ -46,7 +46,7 @@ def _program(torch: Any, file: Path, progress: Progress) -> LibraryModel:
 
 
 def _loaded(torch: Any, file: Path) -> Any:
-    """Returns the program of a file. The answers of a Hugging Face model are types that its package makes known."""
+    """Returns the program of a file. Importing transformers registers the output types of its models."""
     try:
         return torch.export.load(file)
     except RuntimeError:
@@ -56,7 +56,10 @@ def _loaded(torch: Any, file: Path) -> Any:
 
 
 def _called(torch: Any, program: Any) -> Callable[..., Any]:
-    """Returns what answers tensors in the order of a program's inputs: some may be keywords, or in dicts and lists."""
+    """Returns a function that calls a program with tensors in the order of its inputs.
+
+    The program may take them as keywords, or in dicts and lists.
+    """
     module: Callable[..., Any] = program.module()
     tree = torch.utils._pytree  # noqa: SLF001 - no other
     if program.example_inputs is None:

@@ -87,7 +87,7 @@ def _send(batches: Any, aside: Aside, until: float = math.inf) -> None:
         aside.run(batches.force_flush, until)
     except TimeoutError:
         log.warning("the last spans were not sent within %d s", LAST_SECONDS)
-    except Exception as error:  # noqa: BLE001 - what else the end of a server closes must be closed
+    except Exception as error:  # noqa: BLE001 - the server closes other things after this
         log.warning("the last spans were not sent: %s", _named(error))
 
 

@@ -76,7 +76,7 @@ def test_the_messages_of_a_body_inflate_to_as_much_as_a_body_may() -> None:
 
 
 def test_the_messages_of_a_large_body_inflate_by_its_size() -> None:
-    """A message of zeros among others that hardly shrink is no harm."""
+    """A stream may contain messages of zeros, if the others hardly shrink."""
     noise = gzip.compress(os.urandom(FREE), compresslevel=1)
     body = envelope(noise, flags=1) * 2 + envelope(gzip.compress(bytes(FREE)), flags=1) * 2
     assert [len(frame.message(FREE)) for frame in frames(body, 2 * FREE, b"gzip")] == [FREE] * 4

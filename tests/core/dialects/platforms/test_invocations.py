@@ -274,7 +274,7 @@ def test_other_writers_of_arrays_are_read(head: bytes) -> None:
 
 @pytest.mark.parametrize("other", ["2", "02", " 2"])
 def test_null_is_a_missing_number_whatever_the_other_cells_are(other: str) -> None:
-    """A number that JSON does not have has the rows read cell by cell."""
+    """`02` is not a number of JSON, so the cells are read one by one."""
     (tensor,) = table.read(f"1,null\n{other},3".encode(), MATRIX)
     np.testing.assert_array_equal(tensor.array, [[1, np.nan], [2, 3]])
 

@@ -37,7 +37,7 @@ def test_a_server_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.Monke
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{store.getsockname()[1]}")
         with closing(make(REPOSITORY="s3://bucket/models")) as app:
             seen = welcome.look(app, app.settings, waits=False)
-    assert seen == welcome.Glance((), "the repository has not answered within 0.2 s; the next request looks again")
+    assert seen == welcome.Glance((), "the repository did not answer within 0.2 s; the next request tries it again")
 
 
 def test_the_commands_have_a_place_for_the_key(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_a_batch_ends_at_the_least_limit_of_its_requests() -> None:
 
 
 def test_requests_wait_under_their_own_version() -> None:
-    """Whichever version was asked for last; one for which none waits is there with 0."""
+    """The version of the latest request does not matter. A version without waiting requests has 0."""
     specs = [ModelSpec("m", version, "fake", None, None) for version in "12"]
     workers, gate = Workers(1, 8), threading.Event()
 
@@ -168,7 +168,7 @@ def test_requests_wait_under_their_own_version() -> None:
 
 
 def test_work_of_another_version_gets_an_idle_thread() -> None:
-    """Behind one that waits because its version has its threads, it has its turn once the line is stale."""
+    """It waits behind a request of a busy version, and gets its turn once the line is stale."""
     first = ModelSpec("m", "1", "fake", None, None, max_concurrency=1)
     second = ModelSpec("m", "2", "fake", None, None)
     workers, gate = Workers(4, 8), threading.Event()

@@ -146,7 +146,7 @@ def test_a_thread_that_cannot_start_leaves_room_for_the_next(monkeypatch: pytest
 def test_an_exporter_that_fails_costs_no_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The SDK's own lets through what it does not expect, such as a proxy that it cannot use."""
+    """The SDK's exporter lets errors through that it does not expect, such as that of an unusable proxy."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
 
     def export(*_: Any) -> None:

@@ -292,7 +292,7 @@ def test_a_process_shares_its_numbers_in_a_later_event_loop(tmp_path: Path) -> N
 
 
 def test_a_process_has_one_file_whichever_of_its_threads_is_first(tmp_path: Path) -> None:
-    """The event loop at the end of a request, and the thread of a scrape. The numbers of a second file would count."""
+    """The event loop and the thread of a scrape can begin together. A second file would count as another process."""
     for number in range(20):
         folder, together = tmp_path / f"{number}", threading.Barrier(8)
         with closing(make(METRICS_FOLDER=str(folder))) as app, ThreadPoolExecutor(8) as threads:
@@ -344,7 +344,7 @@ def test_the_folders_of_ended_servers_are_removed(tmp_path: Path) -> None:
 
 @LINUX_ONLY
 def test_an_earlier_server_with_the_same_number_does_not_count(tmp_path: Path) -> None:
-    """In a container, each server has the number 1, and its processes have those of the ones before."""
+    """In a container every server is process 1, and its processes reuse the numbers of earlier ones."""
     parent, own = os.getppid(), f"{os.getpid()}-1.json"
     earlier = [tmp_path / name for name in (f"{parent}-1-00000000", f"{parent}-{begun(os.getpid())}")]
     for folder in earlier:
@@ -357,7 +357,7 @@ def test_an_earlier_server_with_the_same_number_does_not_count(tmp_path: Path) -
 
 
 def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    """Servers in two containers with one cache take each other's folder for that of a server that has ended."""
+    """Each of two containers that share a cache removes the other one's folder: its server seems to have ended."""
     shared = Shared(tmp_path)
     (folder,) = tmp_path.iterdir()
     folder.rmdir()
@@ -367,7 +367,7 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
 
 @LINUX_ONLY
 def test_the_start_of_a_process_is_found_behind_any_name(tmp_path: Path) -> None:
-    """The name is that of its program. Another process has another start; one that has ended has none."""
+    """The program's name has a parenthesis. Another process has another start, and an ended one does not have any."""
     program = tmp_path / ") 1 (2) 3"
     shutil.copy(Path("/bin/sleep").resolve(), program)
     with subprocess.Popen([program, "60"]) as process:

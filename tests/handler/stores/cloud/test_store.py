@@ -214,7 +214,7 @@ def test_a_refusal_has_its_cure(
 
 @pytest.mark.parametrize("key", ["p//1/model.bin", "p/m/1/./model.bin"])
 def test_a_key_that_the_client_cannot_list_is_named(store: CloudStore, stand_in: s3_stand_in.StandIn, key: str) -> None:
-    """No other request helps, so the listing is asked for once; the message was that the store does not answer."""
+    """A retry cannot help, so one request is sent. The message names the key."""
     put(stand_in, key)
     with pytest.raises(ModelNotLoadable, match=f"^gs://bucket/p cannot be listed: .*: rename or delete '{key}'$"):
         store.check()
