@@ -175,5 +175,5 @@ def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
     path.write_text("a:", encoding="utf-8")
     with pytest.raises(Refused, match='models.config: line 1, column 1: Message type "ModelServerConfig" has no field'):
         read(path)
-    path.write_text(CONFIG, encoding="utf-8")
+    path.write_text(CONFIG, encoding="utf-8-sig")
     assert len(read(path)) == 4

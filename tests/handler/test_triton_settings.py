@@ -246,8 +246,8 @@ def labels_of(models: Registry) -> tuple[str, ...]:
 
 def test_an_output_has_the_labels_of_its_file(root: Path) -> None:
     """The file has a label a line. A changed one is loaded; labels in model-settings.json come first."""
-    (root / "m" / "config.pbtxt").write_text(LABELLED)
-    (root / "m" / "labels.txt").write_bytes("cat\r\nd\u00f6g\n\nfox, red\n".encode())
+    (root / "m" / "config.pbtxt").write_text(LABELLED, "utf-8-sig")  # as PowerShell and Notepad begin a file
+    (root / "m" / "labels.txt").write_bytes("cat\r\nd\u00f6g\n\nfox, red\n".encode("utf-8-sig"))
     models = registry(root)
     assert labels_of(models) == ("cat", "d\u00f6g", "", "fox, red")
     (root / "m" / "labels.txt").write_text("cat")

@@ -37,7 +37,7 @@ class ModelConfig(NamedTuple):
 def read(path: Path) -> list[ModelConfig]:
     """Returns the models that the file names. Raises Refused."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from None
     try:

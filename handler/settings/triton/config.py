@@ -36,6 +36,8 @@ KINDS: Final = ("onnxruntime_onnx", "onnxruntime", "python", "ensemble")
 ENSEMBLE: Final = "ensemble"
 MODELS: Final = ("model.onnx", "model.py")
 OPENERS, CLOSERS, BEFORE_VALUE = ("{", "<", "["), ("}", ">", "]"), (":", "{", "<", "[")
+ENCODING: Final = "utf-8-sig"
+"""UTF-8, with or without the mark that PowerShell and Notepad begin a file with."""
 TOKEN: Final = re.compile(r"""#[^\n]*+|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[0-9A-Za-z_]++|[^\s]""")
 VISIBLE: Final = re.compile(r"[^\s]")
 
@@ -84,7 +86,8 @@ def _labelled(output: dict[str, Any], path: str, read: Callable[[str], bytes | N
     try:
         if len(content) > MOST_BYTES:
             raise Wrong(key, f"a file of {len(content)} bytes", f"at most {MOST_BYTES}")
-        return output | {"labels": [line.rstrip("\r") for line in content.decode().removesuffix("\n").split("\n")]}
+        lines = content.decode(ENCODING).removesuffix("\n").split("\n")
+        return output | {"labels": [line.rstrip("\r") for line in lines]}
     except UnicodeDecodeError:
         raise Wrong(key, name, "a file in UTF-8") from None
 
@@ -94,7 +97,7 @@ def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
     if len(text) > MOST_BYTES:
         raise Wrong("the file", f"{len(text)} bytes", f"at most {MOST_BYTES}")
     try:
-        known, fields = _known(text.decode())
+        known, fields = _known(text.decode(ENCODING))
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
             return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
