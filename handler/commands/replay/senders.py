@@ -92,7 +92,7 @@ class OverHttp:
 def _parsed(url: str) -> SplitResult:
     """Raises WrongOption."""
     with suppress(ValueError):
-        parts = urlsplit(url)
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.hostname and parts.port != 0 and parts.scheme in ("http", "https"):  # asking for the port checks it
             return parts
     raise WrongOption(f"--url is {url!r}; expected a URL such as http://127.0.0.1:8080")

@@ -122,7 +122,7 @@ def test_an_answer_that_differs_is_an_exit_code_and_a_line(
     answer["data"] |= {"model_version": "7", "id": "other"}
     answer["data"]["outputs"][0]["data"][2] = 4.3
     file = write(tmp_path / "file", request, answer)
-    url = ("--url", f"http://{running.netloc}")
+    url = ("--url", running.netloc)  # as `dragoman infer` takes it
     code, found, err = replayed(capsys, file, *url)
     assert (code, found["different"], err) == (1, 1, "dragoman: 1 of 1 answers differ\n")
     assert found["exceptions"][0]["reason"].startswith("output y at [2]: 4.3")
@@ -156,7 +156,7 @@ def test_kserves_own_events_are_replayed(
 @pytest.mark.parametrize(("content", "arguments", "told"), [
     ("", (), "these files have no request with its answer"),
     ("{\n", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
-    ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
+    ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "ftp://h"), "--url is 'ftp://h'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
     (None, (), "there is no file"), ("[" * 100_000 + "\n", (), ":1 is not a CloudEvent"),
     ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
