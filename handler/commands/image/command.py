@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from handler.stores import paths
 
 DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
 IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
+Copy = Callable[[str, str], object]
 FOLDER: Final = "repository"
 """The models' folder in the context."""
 
@@ -42,7 +44,7 @@ def run(options: CommandOptions) -> int:
     if shutil.which(options.engine) is None:
         raise Refused(f"there is no program {options.engine} to build an image with; --engine names another one")
     with tempfile.TemporaryDirectory(prefix="dragoman-image-") as made:
-        write(Path(made), models, constraints)
+        write(Path(made), models, constraints, copy=_link)
         done = subprocess.run(command(options, Path(made)), check=False)  # noqa: S603 - the user's own engine
     return done.returncode
 
@@ -73,8 +75,8 @@ def _has_versions(folder: Path) -> bool:
     return folder.is_dir() and any(each.is_dir() and VERSION.fullmatch(each.name) for each in folder.iterdir())
 
 
-def write(folder: Path, models: Path | None, constraints: Path | None = None) -> None:
-    """Writes the context into a folder that is empty, or not there. Raises Refused."""
+def write(folder: Path, models: Path | None, constraints: Path | None = None, copy: Copy = shutil.copyfile) -> None:
+    """Writes the context into a folder that is empty, or not there. `copy`: of a model's file. Raises Refused."""
     if models is not None and folder.resolve().is_relative_to(models.resolve()):
         raise Refused(f"{folder} lies in {models}, whose files are copied there; choose another folder")
     try:
@@ -82,7 +84,7 @@ def write(folder: Path, models: Path | None, constraints: Path | None = None) ->
         if any(folder.iterdir()):
             raise Refused(f"{folder} is not empty; choose another folder")
         try:
-            _write(folder, models, constraints)
+            _write(folder, models, constraints, copy)
         except BaseException:  # what was left would be in the way of the next attempt
             for each in folder.iterdir():
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
@@ -93,7 +95,7 @@ def write(folder: Path, models: Path | None, constraints: Path | None = None) ->
         raise Refused(f"the image's parts cannot be written: {error}") from None
 
 
-def _write(folder: Path, models: Path | None, constraints: Path | None) -> None:
+def _write(folder: Path, models: Path | None, constraints: Path | None, copy: Copy) -> None:
     """Raises OSError, whose subclass shutil.Error has the failures of several files."""
     name, content = wheel(installed())
     (folder / "wheels").mkdir()
@@ -102,11 +104,11 @@ def _write(folder: Path, models: Path | None, constraints: Path | None) -> None:
     if constraints is not None:
         shutil.copyfile(constraints, folder / "constraints.txt")
     if models is not None:
-        shutil.copytree(models, folder / FOLDER, copy_function=_link, ignore=IGNORED)
+        shutil.copytree(models, folder / FOLDER, copy_function=copy, ignore=IGNORED)
 
 
 def _link(source: str, target: str) -> str:
-    """Takes a file into the context without a copy of its bytes, where the file system can."""
+    """Takes a file into a context that nobody edits, without a copy of its bytes where the file system can."""
     try:
         os.link(os.path.realpath(source), target)
     except OSError:

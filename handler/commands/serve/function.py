@@ -78,7 +78,13 @@ class LambdaInstance:
         reads, self_writes = os.pipe()
         self_reads, writes = os.pipe()
         command = children.command("handler.commands.serve.runtime", str(reads), str(writes))
-        self._process = subprocess.Popen(command, env=self._environ, pass_fds=(reads, writes), stdin=subprocess.DEVNULL)  # noqa: S603 - ourselves
+        self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            command,
+            env=self._environ,
+            pass_fds=(reads, writes),
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # a terminal's Ctrl-C would end an invocation that the server still waits for
+        )
         os.close(reads)
         os.close(writes)
         self._questions, self._answers = Connection(self_writes, readable=False), Connection(self_reads, writable=False)

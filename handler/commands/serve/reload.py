@@ -3,6 +3,7 @@
 import logging
 import threading
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, Final
 
 from core.deadline import NEVER
@@ -42,18 +43,19 @@ class Reloader:
 
     def look(self) -> None:
         """Looks at all files once."""
-        try:
-            found = {name: tuple(self._store.files(name)) for name in self._store.models()}
-        except ServingError:
-            return  # the repository's folder has gone, or it changes: the next look sees more
-        for name, files in found.items():
-            if self._loaded.setdefault(name, files) == files:
-                self._changed.pop(name, None)
-            elif self._changed.get(name) == files:
-                self._loaded[name] = files
-                self._load(name)
-            else:
-                self._changed[name] = files
+        with suppress(ServingError):  # the repository's folder has gone, or it changes: the next look sees more
+            for name in list(self._store.models()):
+                with suppress(ServingError):  # this model's, or it cannot be listed: the others can
+                    self._compare(name, tuple(self._store.files(name)))
+
+    def _compare(self, name: str, files: tuple[File, ...]) -> None:
+        if self._loaded.setdefault(name, files) == files:
+            self._changed.pop(name, None)
+        elif self._changed.get(name) == files:
+            self._loaded[name] = files
+            self._load(name)
+        else:
+            self._changed[name] = files
 
     def _load(self, name: str) -> None:
         if all(version.name != name for version in self._registry.known()):

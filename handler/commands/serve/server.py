@@ -78,7 +78,13 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
 
     `settings`: the function's, whose process gets them as `environ`.
     """
-    others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1, "--http2": how.http2}
+    others = {
+        "gRPC": how.grpc_port,
+        "--reload": how.reload,
+        "--workers": settings.workers > 1,
+        "--http2": how.http2,
+        "--on-empty stop": how.on_empty == "stop",
+    }
     for other in (name for name, is_on in others.items() if is_on):
         raise InvalidSettings(f"--lambda has no {other}: leave one of the two out")
     check_packages(how)

@@ -129,7 +129,12 @@ class Supervisor:
         })  # fmt: skip
         command = children.command(MODULE, role)
         try:
-            process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), env=self._environ)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=theirs.fileno(),
+                env=self._environ,
+                process_group=0,  # a terminal's Ctrl-C is for this process, which ends the workers
+            )
         except OSError:
             ours.close()
             raise

@@ -94,7 +94,6 @@ def _watch(supervisor: socket.socket, folder: str) -> None:
 
 
 def main(text: str) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the supervisor, too, which ends all
     role = json.loads(text)
     supervisor = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as nothing:  # noqa: PTH123 - a device

@@ -140,11 +140,14 @@ def test_the_engine_gets_the_wheel_and_the_models(
 
 
 def test_the_context_can_be_had_alone(tmp_path: Path, models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run does not mix its files with those of the first."""
+    """A second run does not mix its files with those of the first. An edit there changes no model of the repository."""
     words = ["build-image", str(models), "--tag", "x", "--context", str(tmp_path / "context")]
     assert cli.main(words) == 0
     assert f"docker build --target server --tag x {tmp_path / 'context'}" in capsys.readouterr().out
-    assert (tmp_path / "context" / "repository" / "iris" / "1" / "model.onnx").read_bytes() == b"w"
+    copy = tmp_path / "context" / "repository" / "iris" / "1" / "model.onnx"
+    assert copy.read_bytes() == b"w"
+    copy.write_bytes(b"edited")
+    assert (tmp_path / "weights").read_bytes() == b"w"
     assert cli.main(words) == 1
     assert "is not empty" in capsys.readouterr().err
 

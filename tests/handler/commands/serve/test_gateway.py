@@ -84,6 +84,14 @@ def test_a_request_goes_through_the_function_and_back(api: Gateway) -> None:
     assert b"monitor" not in ask(api, "GET", "/grps/v1/metadata/model?name=iris")[2]
 
 
+def test_ctrl_c_in_a_terminal_does_not_reach_the_function(api: Gateway) -> None:
+    """The terminal sends it to the server's group. The server still waits for the answer to the last request."""
+    assert ask(api, "GET", "/v2/health/live")[0] == 200
+    process = api._instance._process
+    assert process is not None
+    assert os.getpgid(process.pid) != os.getpgrp()
+
+
 def test_what_is_not_below_the_stage_is_the_gateways(api: Gateway) -> None:
     """A REST API has its own answer; the stage of the HTTP API is not in the path."""
     status, _, body = ask(api, "GET", "/v2/health/live", prefix="/prod" if api._api.prefix else "")
@@ -245,6 +253,7 @@ def test_the_command_serves_the_function(tmp_path: Path, capsys: pytest.CaptureF
     assert "infer flowers --sample" in log
     assert f"handler.aws.lambda_handler behind an API Gateway REST API on http://127.0.0.1:{port}/Prod" in log
     assert "Init Duration: " in log
-    for flags, told in ((["--reload"], "--reload"), (["--grpc-port", "9000"], "gRPC")):
+    own = ((["--reload"], "--reload"), (["--grpc-port", "9000"], "gRPC"), (["--on-empty", "stop"], "--on-empty stop"))
+    for flags, told in own:
         assert cli.main(["serve", "--lambda", "http", *flags]) == 2
         assert told in capsys.readouterr().err

@@ -23,7 +23,11 @@ BODY = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [0
 
 
 def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Path) -> None:
-    """Not while they change, not if nobody has asked for it, and a broken file leaves the model as it is."""
+    """Not while they change, not if nobody has asked for it, and a broken file leaves the model as it is.
+
+    A folder beside it that cannot be listed changes nothing.
+    """
+    (tmp_path / "loop").symlink_to("loop")
     add(tmp_path, "m", "1", adds(1).SerializeToString())
     add(tmp_path, "other", "1")
     models = registry(tmp_path)

@@ -98,6 +98,18 @@ def test_the_exit_code_tells_ctrl_c_from_an_end_by_the_system(
     assert supervise(monkeypatch, tmp_path, {1: "serves", 2: "serves"}, done, signals=0) == code
 
 
+def test_ctrl_c_in_a_terminal_does_not_reach_the_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The terminal sends it to the group of the supervisor, which ends them: one that still starts has no traceback."""
+    groups: set[int] = set()
+
+    def done(kept: Supervisor) -> bool:
+        groups.update(os.getpgid(started.process.pid) for started in kept._running.values())
+        return len(groups) == 2
+
+    assert supervise(monkeypatch, tmp_path, {1: "serves", 2: "serves"}, done) == 0
+    assert os.getpgrp() not in groups
+
+
 def test_a_worker_that_has_lived_is_replaced_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
