@@ -8,12 +8,15 @@ import numpy as np
 
 from core import checks, engine
 from core import operations as ops
+from core.bounds import levels
 from core.engine import Finish, Reply
 from core.errors import ServingError
 from core.ports import Context, Models, Use
 from core.records import NamedTuple
 from core.tensor import Tensor
 
+MOST_COMPARED: Final = 4096
+"""The most values in the parameters of a request that runs together with others."""
 OBJECT: Final = 64
 """Bytes that an element of BYTES takes beside its own."""
 
@@ -51,8 +54,11 @@ class Prepared(NamedTuple):
     def kind(self) -> Hashable:
         """Equal for inferences that may run as one: the same version, outputs, parameters, datatypes, shapes of rows.
 
-        Parameters are compared as text: 1, 1.0 and True are different things to a model.
+        Parameters are compared as text: 1, 1.0 and True are different things to a model. One with very many values
+        runs alone: no other thread runs while Python writes them.
         """
+        if self.parameters and sum(map(len, levels(self.parameters))) > MOST_COMPARED:
+            return id(self)
         tensors = tuple((name, each.datatype.name, each.array.shape[1:]) for name, each in self.inputs.items())
         parameters = repr(sorted(self.parameters.items())) if self.parameters else ""
         return id(self.use.model), tuple(self.names), parameters, tensors

@@ -5,10 +5,11 @@ and microseconds of Python. The bounds are far above what clients send, and far 
 """
 
 import math
-from collections.abc import Sequence, Sized
-from typing import Final
+from collections.abc import Iterator, Sequence, Sized
+from itertools import chain
+from typing import Any, Final
 
-from core.errors import TooLarge, TooMany, shown
+from core.errors import InvalidInput, TooLarge, TooMany, shown
 
 MOST_PARTS: Final = 4096
 """The most inputs, outputs, parameters, named values or raw contents of a request. Models have some hundreds."""
@@ -18,6 +19,8 @@ MOST_REFUSED: Final = 16
 """The most messages of a stream that are refused in a row; the next refusal ends the stream."""
 LONGEST_CALL: Final = 64 * 1024
 """The most bytes of a request that carries no tensors."""
+MOST_LEVELS: Final = 32
+"""The most arrays and objects around a value in a parameter: models walk through them by recursion."""
 RATIO: Final = 20
 """A body may inflate to that many times its size, beyond compression.FREE: tensors as JSON have ratios of 2 to 8."""
 MOST_FILLED: Final = 64 * 1024 * 1024
@@ -43,6 +46,31 @@ def check_call(size: int) -> None:
     """Raises TooLarge for a body of `size` bytes that is too long for a request without tensors."""
     if size > LONGEST_CALL:
         raise TooLarge(f"the body has {size} bytes; a request without tensors has at most {LONGEST_CALL}")
+
+
+def check_values(document: Any) -> None:
+    """Raises TooMany for a JSON document of more arrays, objects and other values than a call may have."""
+    count = sum(len(level) for level in levels(document))
+    if count > MOST_PARTS:
+        raise TooMany(f"the JSON has {count} values; a request without tensors has at most {MOST_PARTS}")
+
+
+def check_levels(name: str, value: Any) -> None:
+    """Raises InvalidInput for a parameter of too many arrays and objects around a value."""
+    for depth, _ in enumerate(levels(value)):
+        if depth > MOST_LEVELS:
+            raise InvalidInput(
+                f"parameter {shown(name)} has a value in more than {MOST_LEVELS} arrays and objects, one in another"
+            )
+
+
+def levels(value: Any) -> Iterator[Sequence[Any]]:
+    """Yields the values of a JSON value, level by level: itself, the members of it, the members of those, ..."""
+    level = [value]
+    while level:
+        yield level
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = list(chain.from_iterable(inner))
 
 
 def check_filled(size: int) -> None:

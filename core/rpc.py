@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from core.bounds import LONGEST_CALL, check_call
+from core.bounds import LONGEST_CALL, check_call, check_values
 from core.encoding import jsonio, peek
 from core.encoding.proto_json import check_spellings, unreadable
 from core.errors import InvalidInput, ServingError, shown
@@ -105,17 +105,21 @@ class RpcMethod(NamedTuple):
             raise InvalidInput(f"the {len(body)} bytes of the request are not a {kind}") from None
 
     def read_json(self, body: bytes) -> Any:
-        """Returns the argument of `decode_json`, or of `decode` if there is none. Raises InvalidInput."""
+        """Returns the argument of `decode_json`, or of `decode` if there is none. Raises InvalidInput.
+
+        Raises TooLarge, TooMany for a message without tensors that is too long.
+        """
         if self.rpc.read_json is not None:
             return self.rpc.read_json(body)
         from google.protobuf import json_format  # noqa: PLC0415 - only JSON requests need it
 
+        check_call(len(body))
         kind = self.request.DESCRIPTOR.name
         document = jsonio.loads_exact(body)
         if not isinstance(document, dict):
             raise InvalidInput(f"the body is {shown(document)}; expected an object, the {kind} in JSON")
         check_spellings(document, self.request.DESCRIPTOR.fields)
-        check_call(len(body))  # protobuf makes a message of each object, in microseconds
+        check_values(document)  # protobuf reads each in microseconds
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:

@@ -11,6 +11,7 @@ from google.protobuf import json_format
 
 from core.bounds import LONGEST_CALL, MOST_EMPTY, MOST_EMPTY_ROWS, MOST_FILLED, MOST_MESSAGES, MOST_PARTS, MOST_REFUSED
 from core.dialects.v1 import examples, inputs
+from core.encoding import jsonio
 from core.encoding.structure import MOST_ARRAYS
 from core.schema.open_inference import ModelInferRequest
 from tests.handler.edge.client import INFER, ask, make
@@ -88,8 +89,12 @@ def test_connect_counts_json_before_protobuf_makes_messages(
 def test_calls_without_tensors_make_no_messages_of_long_json(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The health of the process was once held up for half a minute by tensors that it does not need."""
     monkeypatch.setattr(json_format, "ParseDict", lambda *_, **__: pytest.fail("parsed"))
-    body = {"gtensors": {"tensors": [{}] * LONGEST_CALL}}
-    assert "a request without tensors has at most" in post(app, f"/{GRPS}/CheckLiveness", body)[1]
+    few: dict[str, Any] = {"gtensors": {"tensors": [{}] * MANY}}
+    assert "the JSON has 4100 values; a request without" in post(app, f"/{GRPS}/CheckLiveness", few)[1]
+    monkeypatch.setattr(jsonio, "loads_exact", lambda _: pytest.fail("read"))
+    for method in (f"{GRPS}/CheckLiveness", f"{GRPS}/CheckReadiness", "grpc.health.v1.Health/Check"):
+        body = few | {"x": " " * LONGEST_CALL}
+        assert "a request without tensors has at most" in post(app, f"/{method}", body)[1]
 
 
 @pytest.mark.parametrize(

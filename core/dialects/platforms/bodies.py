@@ -9,7 +9,7 @@ Serving's, and gets its answer: MLflow's clients never send that member. Sources
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from core.bounds import check_parts
+from core.bounds import check_levels, check_parts
 from core.dialects.platforms import replies
 from core.dialects.platforms.frames import from_records, from_split, tensors
 from core.dialects.platforms.replies import Value, by_columns, by_rows, phrase
@@ -107,5 +107,7 @@ def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise InvalidInput(f"{name!r} is {shown(value)}; expected an object")
         check_parts(value, name)
+        for parameter, found in value.items():
+            check_levels(parameter, found)
         return value
     return {}

@@ -4,9 +4,10 @@ Sources: OIP inference_rest.md "Parameters"; Triton's extension_parameters.md an
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
-from core.bounds import check_parts
+from core.bounds import check_levels, check_parts, levels
 from core.encoding.values import Inexact
 from core.errors import InvalidInput, shown
 from core.records import NamedTuple
@@ -19,6 +20,7 @@ FINAL: Final = "triton_final_response"
 OWN: Final = frozenset({ALL_BINARY, EMPTY_FINAL, FINAL})
 """Parameters of the protocol itself. Clients send them by default, and models do not know them."""
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+KINDS: Final = SCALARS | {list, dict}
 
 
 class What(NamedTuple):
@@ -49,7 +51,8 @@ def of_member(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
 def for_model(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a request's parameters without those of the protocol itself.
 
-    Raises Inexact where the parser has put something of its own in place of JSON's values, which models do not know.
+    Raises Inexact where the parser has put something of its own in place of JSON's values, which models do not know,
+    and InvalidInput for a value that lies too deep.
     """
     if not OWN.isdisjoint(parameters):
         parameters = {name: value for name, value in parameters.items() if name not in OWN}
@@ -61,14 +64,9 @@ def for_model(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check(name: str, value: Any) -> None:
     """Raises Inexact for an array in place of a list, and for a number beyond every double, at any depth."""
-    rest = [value]
-    while rest:
-        each = rest.pop()
-        if isinstance(each, dict):
-            rest += each.values()
-        elif isinstance(each, list):
-            rest += each
-        elif type(each) not in SCALARS:
+    check_levels(name, value)
+    for each in chain.from_iterable(levels(value)):
+        if type(each) not in KINDS:
             raise Inexact(f"parameter {shown(name)} of the request has {shown(each)}, which is beyond every double")
 
 

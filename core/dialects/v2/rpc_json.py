@@ -119,9 +119,9 @@ def _check_parts(document: Mapping[str, Any]) -> None:
     owned = (each.get("parameters") for each in (document, *members))
     check_number(sum(len(each) for each in owned if isinstance(each, dict)), "parameters")
     for each in members:
-        sizes = each.get("shape")
+        sizes, name = each.get("shape"), each.get("name")
         if isinstance(sizes, list):
-            check_rank(len(sizes), str(each.get("name")))
+            check_rank(len(sizes), name if isinstance(name, str) else "")
 
 
 def _decode(request: JsonRequest) -> tuple[Infer, Phrase]:

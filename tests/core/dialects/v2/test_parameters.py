@@ -1,18 +1,24 @@
 """core.dialects.v2.parameters: the parameters of a request as a model gets them."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from core.bounds import MOST_LEVELS
 from core.dialects.platforms.invocations import decode as invoked
+from core.dialects.v2 import generate
 from core.dialects.v2 import infer as v2_infer
 from core.dialects.v2.parameters import for_model
+from core.dtype import FP32
 from core.encoding import simd
 from core.errors import InvalidInput
-from core.operations import Infer
+from core.operations import Deferred, Infer, ModelSpec
+from core.tensor import TensorSpec
 from core.wire import Call, HttpRequest
 
+SPEC = ModelSpec("m", "1", "onnx", (TensorSpec("x", FP32, (-1,)),), None)
 VALUES: dict[str, Any] = {
     "data": [1, 2, 3],
     "fractions": {"data": [0.5, 1.5]},
@@ -44,6 +50,41 @@ def test_a_number_beyond_every_double_does_not_reach_a_model(value: str) -> None
     """The refusal has the parameter's name and the number."""
     with pytest.raises(InvalidInput, match=r"parameter 'scale' of the request has (-?1e400|7+\.*), which is beyond"):
         v2_infer.decode(call(b'{"scale": %s}' % value.encode()))
+
+
+def by_v2(parameters: bytes) -> Infer:
+    operation, _ = v2_infer.decode(call(parameters))
+    assert isinstance(operation, Infer)
+    return operation
+
+
+def by_mlflow(parameters: bytes) -> Infer:
+    body = b'{"params": %s, "inputs": {"x": [1]}}' % parameters
+    deferred, _ = invoked(Call(HttpRequest("POST", "/invocations", {}, body), {}))
+    assert isinstance(deferred, Deferred)
+    return deferred.decode(SPEC)[0]
+
+
+def by_generate(parameters: bytes) -> Infer:
+    body = b'{"parameters": %s, "x": [1]}' % parameters
+    deferred, _ = generate.decode(Call(HttpRequest("POST", "/", {}, body), {"model": "m"}), stream=False)
+    return deferred.decode(SPEC)[0]
+
+
+@pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"b": ', b"}")], ids=["arrays", "objects"])
+@pytest.mark.parametrize("decode", [by_v2, by_mlflow, by_generate])
+def test_a_value_in_too_many_arrays_or_objects_does_not_reach_a_model(
+    decode: Callable[[bytes], Infer], opened: bytes, closed: bytes
+) -> None:
+    """A model would walk through them by recursion, which ends at some hundreds."""
+
+    def within(depth: int) -> bytes:
+        return b'{"a": %s}' % (opened * depth + b"1" + closed * depth)
+
+    assert json.dumps(decode(within(MOST_LEVELS)).parameters).encode() == within(MOST_LEVELS)
+    for depth in (MOST_LEVELS + 1, 900):
+        with pytest.raises(InvalidInput, match="parameter 'a' has a value in more than 32 arrays and objects"):
+            decode(within(depth))
 
 
 def test_parameters_of_the_protocol_are_not_the_models() -> None:

@@ -316,6 +316,7 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (body("FP32", {}, rawInputContents=["A"]), "rawInputContents.*not base64"),
     (body("FP32", {}, rawInputContents=[["A"]]), "rawInputContents.*not base64"),
     (body("FP32", {}, rawInputContents=["AAAA"], raw_input_contents=[]), "expected one array"),
+    (b'{"inputs":[{"name":%b,"shape":[1]}]}' % (b"[" * 990 + b"]" * 990), "inputs\\[0\\].name is .*expected a string"),
 ])  # fmt: skip
 def test_what_is_no_request_is_refused_by_name(text: bytes, told: str) -> None:
     """The refusal names the input, the value, and what was expected."""
