@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from sys import maxsize
 from typing import Any, Final
 
 import orjson
@@ -56,29 +57,47 @@ class Exchange(NamedTuple):
 
 
 def read(files: Iterable[str]) -> Iterator[Exchange]:
-    """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for other files."""
+    """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for other files.
+
+    What is written after the first exchange is left out: the server may log the requests of the replay in these files.
+    """
+    for file, size in [*_listed(files)]:
+        yield from _exchanges(file, size)
+
+
+def _listed(files: Iterable[str]) -> Iterator[tuple[Path, int]]:
+    """Yields the files with their sizes; a pipe does not have one. Raises Refused."""
     for text in files:
         path = Path(text)
         if not paths.exists(path):
             raise Refused(f"there is no file {text}")
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else (path,):
-            yield from _exchanges(file)
+            yield file, file.stat().st_size if file.is_file() else maxsize
 
 
-def _exchanges(file: Path) -> Iterator[Exchange]:
+def _exchanges(file: Path, size: int) -> Iterator[Exchange]:
     waiting: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(_lines(file, size), 1):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        event = _event(line, where)
+        if event is None:
+            return
+        if event["type"] == REQUEST:
+            waiting[event["id"]] = event
+        elif event["type"] == RESPONSE and event["id"] in waiting:
+            yield _exchange(waiting.pop(event["id"]), event, where)
+
+
+def _lines(file: Path, size: int) -> Iterator[bytes]:
+    """Yields the lines of so many bytes."""
     with file.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            where = f"{file}:{number}"
-            event = _event(line, where)
-            if event is None:
+        for line in lines:
+            yield line[:size]
+            size -= len(line)
+            if size <= 0:
                 return
-            if event["type"] == REQUEST:
-                waiting[event["id"]] = event
-            elif event["type"] == RESPONSE and event["id"] in waiting:
-                yield _exchange(waiting.pop(event["id"]), event, where)
 
 
 def _event(line: bytes, where: str) -> dict[str, Any] | None:

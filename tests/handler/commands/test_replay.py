@@ -177,6 +177,21 @@ def test_what_cannot_be_replayed_is_one_line(
     assert told in err
 
 
+def test_a_log_that_grows_is_read_to_the_end_that_it_had(tmp_path: Path) -> None:
+    """A server that logs the requests of a replay into the same folder was sent them again, without an end."""
+    kinds = ("request", "response")
+    pair = [{"type": f"org.kubeflow.serving.inference.{kind}", "id": "1", "data": {}} for kind in kinds]
+    files = [write(tmp_path / name, *pair) for name in ("a.jsonl", "b.jsonl")]
+    whole = files[0].read_text("utf-8")
+    files[1].write_text(whole + whole[:20], "utf-8")
+    found = read([str(tmp_path)])
+    next(found)
+    for file in (*files, tmp_path / "c.jsonl"):
+        with file.open("a", encoding="utf-8") as log:
+            log.write(whole[20:] + whole)
+    assert len([*found]) == 1
+
+
 @pytest.mark.parametrize("payload", [
     '{"instances": [123456789012345678901234567890]}', '{"instances": [1], "instances": [2]}',
     '{"instances": ' + "[" * 500 + "]" * 500 + "}", '{"instances": [1.0000000000000000000001e0]}',
