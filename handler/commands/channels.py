@@ -1,12 +1,31 @@
-"""Opens channels of gRPC for the commands that call a server. Their library, grpcio, is an extra."""
+"""Opens connections for the commands that call a server: HTTP, and channels of gRPC, whose library is an extra."""
 
-from http.client import BadStatusLine, RemoteDisconnected
+from http.client import BadStatusLine, HTTPConnection, HTTPSConnection, InvalidURL, RemoteDisconnected
 from typing import Any, Final
+from urllib.parse import quote, urlsplit
 
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 
 UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """gRPC's own limit of a message is 4 MB."""
+
+
+def over_http(url: str, seconds: float) -> tuple[HTTPConnection, str]:
+    """Returns a connection, which its first request opens, and the URL's own path. Raises WrongOption.
+
+    `url`: http://HOST:PORT, https://HOST, or HOST:PORT, perhaps with a path. `seconds`: without a byte from the server.
+    """
+    wrong = WrongOption(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host = parts.hostname or ""
+        kind, usual = {"http": (HTTPConnection, 80), "https": (HTTPSConnection, 443)}[parts.scheme]
+        port = usual if parts.port is None else parts.port  # without one, the library looks for it in an IPv6 address
+        if not (host.encode("idna") and port):  # as the socket does
+            raise wrong
+        return kind(host, port, timeout=seconds), quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    except (ValueError, KeyError, InvalidURL):
+        raise wrong from None
 
 
 def library() -> Any:

@@ -2,10 +2,8 @@
 
 import http.client
 import json
-import ssl
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlsplit
 
 from core.records import NamedTuple
 from handler.commands import channels
@@ -58,23 +56,8 @@ class HttpTransport:
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         """Raises WrongOption for anything but a URL. `timeout`: seconds without a byte from the server."""
-        wrong = WrongOption(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
-        try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            port = parts.port
-            host = (parts.hostname or "").encode("idna")  # as the socket does
-            path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
-        except ValueError:
-            raise wrong from None
-        if parts.scheme not in ("http", "https") or not host or not parts.hostname:
-            raise wrong
-        self._url, self._path = url, path
-        self._headers = credentials(key)
-        self._connection: Any = (
-            http.client.HTTPSConnection(parts.hostname, port, timeout=timeout, context=ssl.create_default_context())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
-        )
+        self._connection, self._path = channels.over_http(url, timeout)
+        self._url, self._headers = url, credentials(key)
         self._used = False
 
     def call(self, packet: Packet) -> Landed:
@@ -104,7 +87,7 @@ class HttpTransport:
 
     def _early(self) -> http.client.HTTPResponse:
         """Returns the answer of a server that did not take the whole body. Raises OSError."""
-        answer: http.client.HTTPResponse = self._connection.getresponse()
+        answer = self._connection.getresponse()
         answer.will_close = True
         return answer
 

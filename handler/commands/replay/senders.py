@@ -3,9 +3,8 @@
 import http.client
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, Protocol
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote
 
 from core.dialects.v2 import infer
 from core.dialects.v2.rpc import SERVICE
@@ -13,7 +12,6 @@ from core.errors import ServingError
 from core.operations import Infer, InferResult, ModelSpec
 from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse
 from handler.commands import channels
-from handler.commands.refused import WrongOption
 from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
@@ -42,10 +40,7 @@ class OverHttp:
 
     def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
         """Raises WrongOption for a text that is not a URL."""
-        parts = _parsed(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=seconds)
-        self._prefix = parts.path.rstrip("/")
+        self._connection, self._prefix = channels.over_http(url, seconds)
         self._headers = dict(headers)
 
     def send(self, protocol: str, path: str, body: Payload) -> Reached:
@@ -87,15 +82,6 @@ class OverHttp:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _parsed(url: str) -> SplitResult:
-    """Raises WrongOption."""
-    with suppress(ValueError):
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.hostname and parts.port != 0 and parts.scheme in ("http", "https"):  # asking for the port checks it
-            return parts
-    raise WrongOption(f"--url is {url!r}; expected a URL such as http://127.0.0.1:8080")
 
 
 class OverGrpc:

@@ -1,12 +1,13 @@
-"""handler.commands.channels: the URL decides on TLS."""
+"""handler.commands.channels: the URL decides on the host, the port, and TLS."""
 
 import socket
 import sys
+from http.client import HTTPConnection, HTTPSConnection
 
 import pytest
 
 from handler.commands import channels
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 
 TLS, CLEAR = b"\x16\x03", b"PR"
 """The beginning of a client's hello, and of HTTP/2's preface."""
@@ -27,6 +28,28 @@ def test_a_url_of_https_has_tls(url: str, beginning: bytes) -> None:
             with connection:
                 assert connection.recv(2, socket.MSG_WAITALL) == beginning
             waiting.cancel()
+
+
+@pytest.mark.parametrize(("url", "kind", "place"), [
+    ("http://h", HTTPConnection, ("h", 80, "")), ("h:9/", HTTPConnection, ("h", 9, "")),
+    ("HTTPS://h/a b/ü%20/", HTTPSConnection, ("h", 443, "/a%20b/%C3%BC%20")),
+    ("http://[::1]", HTTPConnection, ("::1", 80, "")), ("[::1]:9", HTTPConnection, ("::1", 9, "")),
+    ("https://[fe80::abcd]", HTTPSConnection, ("fe80::abcd", 443, "")),
+])  # fmt: skip
+def test_a_url_has_a_host_a_port_and_a_path(url: str, kind: type, place: tuple[str, int, str]) -> None:
+    """The end of an IPv6 address without a port was read as the port."""
+    connection, path = channels.over_http(url, 1)
+    assert (type(connection), (connection.host, connection.port, path)) == (kind, place)
+
+
+@pytest.mark.parametrize("url", [
+    "ftp://h", "http://", "http://h:x", "http://h:0", "http://h:99999", "http://[::1", "http://a b", "http://a..b", "",
+    "http://h\udcff", "http://h/\udcff",
+])  # fmt: skip
+def test_a_url_that_is_none_is_a_wrong_option(url: str) -> None:
+    """Each command that has the flag says the same."""
+    with pytest.raises(WrongOption, match=r"--url is '.*'; expected http://HOST:PORT or https://HOST"):
+        channels.over_http(url, 1)
 
 
 def test_without_grpcio_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

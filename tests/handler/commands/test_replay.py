@@ -158,6 +158,7 @@ def test_kserves_own_events_are_replayed(
     ("{\n", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "ftp://h"), "--url is 'ftp://h'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
+    ("", ("--url", "http://a b"), "--url is 'http://a b'; expected http://HOST:PORT"),
     (None, (), "there is no file"), ("[" * 100_000 + "\n", (), ":1 is not a CloudEvent"),
     ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
     ([{"data_base64": "YQ==", "contentencoding": "odd"}, {}], (), "the payload cannot be read"),
