@@ -6,8 +6,11 @@ from urllib.parse import quote, urlsplit
 
 from handler.commands.refused import Refused, WrongOption
 
-UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
-"""gRPC's own limit of a message is 4 MB."""
+OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),  # gRPC's own limit is 4 MB
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),  # else all channels to a server share one connection
+)
 
 
 def over_http(url: str, seconds: float) -> tuple[HTTPConnection, str]:
@@ -46,8 +49,8 @@ def opened(url: str) -> Any:
     scheme, _, rest = url.partition("://")
     address = rest.partition("/")[0] if scheme.lower() in ("http", "https") else url
     if scheme.lower() == "https":
-        return grpc.secure_channel(address, grpc.ssl_channel_credentials(), UNLIMITED)
-    return grpc.insecure_channel(address, UNLIMITED)
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(), OPTIONS)
+    return grpc.insecure_channel(address, OPTIONS)
 
 
 def other_wire(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPSConnection
 
 import pytest
@@ -28,6 +29,18 @@ def test_a_url_of_https_has_tls(url: str, beginning: bytes) -> None:
             with connection:
                 assert connection.recv(2, socket.MSG_WAITALL) == beginning
             waiting.cancel()
+
+
+def test_each_channel_has_a_connection_of_its_own() -> None:
+    """`bench` measures connections, one for each thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as ending:
+        listener.settimeout(60)
+        for _ in range(2):
+            channel = ending.enter_context(channels.opened(f"127.0.0.1:{listener.getsockname()[1]}"))
+            waiting = channel.unary_unary("/s/m").future(b"")
+            ending.callback(waiting.cancel)
+            connection, _ = listener.accept()
+            ending.enter_context(connection)
 
 
 @pytest.mark.parametrize(("url", "kind", "place"), [
