@@ -1,6 +1,7 @@
 """Opens connections for the commands that call a server: HTTP, and channels of gRPC, whose library is an extra."""
 
 from http.client import BadStatusLine, HTTPConnection, HTTPSConnection, InvalidURL, RemoteDisconnected
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -11,6 +12,7 @@ OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # else all channels to a server share one connection
 )
+GONE, LATE = "UNAVAILABLE", "DEADLINE_EXCEEDED"
 
 
 def over_http(url: str, seconds: float) -> tuple[HTTPConnection, str]:
@@ -41,16 +43,43 @@ def library() -> Any:
 
 
 def opened(url: str) -> Any:
-    """Returns a channel to a server, with TLS if the URL is https://. Raises Refused without grpcio.
+    """Returns a channel to a server, with TLS if the URL is https://. Raises WrongOption; Refused without grpcio.
 
     `url`: https://HOST, http://HOST:PORT, HOST:PORT, or a name of gRPC's such as unix:PATH.
     """
     grpc = library()
     scheme, _, rest = url.partition("://")
     address = rest.partition("/")[0] if scheme.lower() in ("http", "https") else url
+    if not address or not address.isprintable():
+        raise WrongOption(f"--url is {url!r}; expected HOST:PORT, http://HOST:PORT or https://HOST")
     if scheme.lower() == "https":
         return grpc.secure_channel(address, grpc.ssl_channel_credentials(), OPTIONS)
     return grpc.insecure_channel(address, OPTIONS)
+
+
+def called(channel: Any, method: Any, message: bytes, seconds: float, metadata: Any) -> bytes:
+    """Returns the answer of a channel's method. Raises OSError if no server answers in time, RpcError for a refusal."""
+    end = monotonic() + seconds
+    try:
+        answer: bytes = method(message, timeout=seconds, metadata=metadata)
+    except library().RpcError as error:
+        code = error.code().name
+        if (code == LATE and monotonic() >= end) or (code == GONE and not _answers(channel, seconds)):
+            raise OSError(error.details() or code) from None
+        raise
+    return answer
+
+
+def _answers(channel: Any, seconds: float) -> bool:
+    """Decides whether a server is there: its own UNAVAILABLE differs from the channel's only in the text.
+
+    It answers a method that it does not have with another status.
+    """
+    try:
+        channel.unary_unary("/-/-")(b"", timeout=seconds)
+    except library().RpcError as error:
+        return error.code().name not in (GONE, LATE)
+    return True
 
 
 def other_wire(error: Exception) -> str:

@@ -116,12 +116,12 @@ class GrpcTransport:
         if call is None:
             call = self._calls[packet.path] = self._channel.unary_unary(packet.path)
         try:
-            return Landed(OK, {}, call(packet.body, timeout=self._timeout, metadata=self._metadata))
+            return Landed(OK, {}, channels.called(self._channel, call, packet.body, self._timeout, self._metadata))
+        except OSError as error:
+            cure = "start `dragoman serve --grpc-port`, or name it with --url"
+            raise Unreachable(f"{self._url} does not answer: {str(error)[:256]}; {cure}") from None
         except self._grpc.RpcError as error:
             code, text = error.code(), error.details() or ""
-        if code is self._grpc.StatusCode.UNAVAILABLE and ("connect" in text or "resol" in text.lower()):
-            cure = "start `dragoman serve --grpc-port`, or name it with --url"
-            raise Unreachable(f"{self._url} does not answer: {text[:256]}; {cure}")
         status = NOT_FOUND if code is self._grpc.StatusCode.NOT_FOUND else 500
         return Landed(status, {}, json.dumps({"error": f"{code.name}: {text}"}).encode())
 

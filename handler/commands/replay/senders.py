@@ -98,8 +98,6 @@ class OverGrpc:
         try:
             answer = self._asked(path, body.content)
         except self._error as error:
-            if error.code().name == "UNAVAILABLE" and "connect" in (error.details() or ""):
-                raise OSError(error.details()) from None
             return Reached(
                 error.code().name, is_good=False, body=Payload((error.details() or "").encode(), "text/plain")
             )
@@ -119,9 +117,9 @@ class OverGrpc:
         return {"name": answer.name, "platform": answer.platform, "inputs": inputs, "outputs": outputs}
 
     def _asked(self, path: str, message: bytes) -> bytes:
+        """Raises OSError, RpcError."""
         method = self._channel.unary_unary(path)
-        answer: bytes = method(message, timeout=self._seconds, metadata=self._metadata)
-        return answer
+        return channels.called(self._channel, method, message, self._seconds, self._metadata)
 
     def close(self) -> None:
         self._channel.close()

@@ -19,6 +19,7 @@ from handler.commands.replay.compare import Tolerance, differences
 from handler.commands.replay.recorded import Exchange, Payload, Reached, read
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import Caller
+from tests.support.ports import free_port
 from tests.support.publishing import publish
 from tests.support.remote import Remote, question, raw
 from tests.support.server import ROOT, Server, serve, serve_rpc
@@ -244,6 +245,19 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     assert found["unreached"] > 0
     assert f"requests got no answer from {url}; name the server with --url" in err
     assert "differ" not in err
+
+
+def test_a_refused_call_that_reaches_no_server_is_not_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The channel's own status was compared with the log's."""
+    about = {"id": "1", "protocol": "grpc", "path": CALL, "data_base64": b64encode(MESSAGE).decode()}
+    answer = {"data_base64": "", "status": "UNAVAILABLE"}
+    pair = [about | {"type": f"org.kubeflow.serving.inference.{kind}"} for kind in ("request", "response")]
+    file = write(tmp_path / "file", pair[0], pair[1] | answer)
+    for url in ("no-such-host.invalid:9", f"127.0.0.1:{free_port()}"):
+        code, found, _ = replayed(capsys, file, "--url", url, "--protocol", "grpc")
+        assert (code, found["same"], found["unreached"]) == (1, 0, 1)
 
 
 def test_a_port_of_grpc_is_named_as_such(server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]) -> None:
