@@ -5,7 +5,7 @@ import time
 from core.records import NamedTuple
 from handler.commands.call import defaults, inputs, shown
 from handler.commands.call.protocols import PROTOCOLS, CallProtocol, answer
-from handler.commands.call.served import CalledModel, described
+from handler.commands.call.served import CalledModel, described, signed
 from handler.commands.call.transport import OK, GrpcTransport, HttpTransport, Packet, Transport, reason
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
@@ -43,7 +43,10 @@ def prepare(options: CommandOptions, transport: Transport) -> PreparedCall:
     """Makes the request that the flags describe. Raises Refused."""
     protocol = PROTOCOLS[options.protocol]
     model = described(transport, options.model, options.version, rpc=protocol.rpc)
-    return PreparedCall(protocol, model, protocol.write(model, inputs.read(options, model)))
+    tensors = inputs.read(options, model)
+    if protocol.signed:
+        model = signed(transport, model, tensors)
+    return PreparedCall(protocol, model, protocol.write(model, tensors))
 
 
 def run(options: CommandOptions) -> int:

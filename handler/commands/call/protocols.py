@@ -1,18 +1,19 @@
 """THE table of protocols that `infer` and `bench` speak: how a request is written, and how its answer is read."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from core.dialects.v1.values import flattened, to_tensor
 from core.dialects.v2.infer import HEADER_LENGTH
-from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.dtype import BF16, BYTES, DATATYPES
 from core.encoding import jsonio, proto_json
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.records import NamedTuple
-from core.tensor import Tensor, from_raw, to_raw
+from core.tensor import Tensor, TensorSpec, from_raw, to_raw
+from handler.commands import v1_signatures
 from handler.commands.call.inputs import guessed
 from handler.commands.call.served import SERVICE, CalledModel
 from handler.commands.call.transport import Landed, Packet
@@ -30,11 +31,12 @@ class ModelAnswer(NamedTuple):
 
 
 class CallProtocol(NamedTuple):
-    """One row of the table. `rpc`: over gRPC and not over HTTP."""
+    """One row of the table. `rpc`: over gRPC and not over HTTP. `signed`: it has the names of a signature."""
 
     write: Callable[[CalledModel, Sequence[Tensor]], Packet]
     read: Callable[[CalledModel, Landed], ModelAnswer]
     rpc: bool = False
+    signed: bool = False
 
 
 def _texts(tensor: Tensor) -> list[str]:
@@ -92,8 +94,8 @@ def _from_v2(_: CalledModel, landed: Landed) -> ModelAnswer:
 
 
 def _v1(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
-    inputs = {tensor.name: _nested(tensor) for tensor in tensors}
-    return Packet(model.path("v1") + ":predict", jsonio.dumps({"inputs": inputs}), JSON)
+    body = v1_signatures.body(model.signature, {tensor.name: _nested(tensor) for tensor in tensors})
+    return Packet(model.path("v1") + ":predict", body, JSON)
 
 
 def _nested(tensor: Tensor) -> Any:
@@ -112,15 +114,16 @@ def _nested(tensor: Tensor) -> Any:
 def _from_v1(model: CalledModel, landed: Landed) -> ModelAnswer:
     document = json.loads(landed.body)
     found = document["outputs"] if "outputs" in document else document["predictions"]
+    outputs = {spec.name: spec for spec in model.outputs or ()} if model.signature is None else model.signature.outputs
     if not isinstance(found, dict):  # the only output, of the model or of its signature, which may have left others out
-        outputs = model.outputs or ()
-        found = {outputs[0].name if len(outputs) == 1 else "output": found}
-    datatypes = {spec.name: spec.datatype for spec in model.outputs or ()}
-    return ModelAnswer("", tuple(_rows(name, value, datatypes) for name, value in found.items()))
+        found = {next(iter(outputs)) if len(outputs) == 1 else "output": found}
+    return ModelAnswer("", tuple(_rows(name, outputs.get(name), value) for name, value in found.items()))
 
 
-def _rows(name: str, value: Any, datatypes: Mapping[str, DataType]) -> Tensor:
-    return to_tensor(name, datatypes.get(name) or guessed(flattened(value)[0]), value)
+def _rows(alias: str, spec: TensorSpec | None, value: Any) -> Tensor:
+    if spec is None:
+        return to_tensor(alias, guessed(flattened(value)[0]), value)
+    return to_tensor(spec.name, spec.datatype, value)
 
 
 # -- V2 over gRPC and Connect -----------------------------------------------------------------------------------------
@@ -191,7 +194,7 @@ def _from_grps(_: CalledModel, landed: Landed) -> ModelAnswer:
 PROTOCOLS: Final = {
     "v2": CallProtocol(_v2, _from_v2),
     "v2-binary": CallProtocol(_v2_binary, _from_v2),
-    "v1": CallProtocol(_v1, _from_v1),
+    "v1": CallProtocol(_v1, _from_v1, signed=True),
     "grpc": CallProtocol(_message, _from_message, rpc=True),
     "connect": CallProtocol(_message, _from_message),
     "grps": CallProtocol(_grps, _from_grps),

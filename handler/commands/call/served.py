@@ -8,20 +8,26 @@ from urllib.parse import quote
 from core.dtype import DATATYPES
 from core.errors import nearest, shown
 from core.records import NamedTuple
-from core.tensor import TensorSpec
+from core.tensor import Tensor, TensorSpec
+from handler.commands import v1_signatures
 from handler.commands.call.transport import NOT_FOUND, OK, Packet, Transport, reason
 from handler.commands.refused import Refused
+from handler.commands.v1_signatures import ChosenSignature
 
 SERVICE: Final = "/inference.GRPCInferenceService"
 
 
 class CalledModel(NamedTuple):
-    """A model as its server describes it. `version`: "" for the one that the server chooses. None: not declared."""
+    """A model as its server describes it. `version`: "" for the one that the server chooses. None: not declared.
+
+    `signature`: for V1, which names inputs and outputs by their aliases; None if the server does not describe it.
+    """
 
     name: str
     version: str
     inputs: tuple[TensorSpec, ...] | None
     outputs: tuple[TensorSpec, ...] | None
+    signature: ChosenSignature | None = None
 
     def path(self, prefix: str) -> str:
         """Returns the model's path under /v1 or /v2."""
@@ -47,6 +53,23 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
             f"{NOT_FOUND} {packet.path}: another server is at --url, or --url needs a path, such as a stage's"
         )
     raise Refused(f"model {shown(name)} does not exist{hint(name, names)}")
+
+
+def signed(transport: Transport, model: CalledModel, tensors: Sequence[Tensor]) -> CalledModel:
+    """Asks for a model's signatures. Returns the model with one that has the tensors. Raises Refused."""
+    landed = transport.call(Packet(f"{model.path('v1')}/metadata", method="GET"))
+    if landed.status != OK or model.inputs is None:
+        return model
+    try:
+        told = json.loads(landed.body)
+    except ValueError:
+        return model
+    names = [tensor.name for tensor in tensors]
+    found = v1_signatures.chosen(v1_signatures.read(told, model.inputs, model.outputs or ()), names, ())
+    if found is None:
+        given = ", ".join(map(shown, names))
+        raise Refused(f"model {shown(model.name)} has no V1 signature with the inputs {given}: use another --protocol")
+    return model._replace(signature=found)
 
 
 def hint(word: str, known: Sequence[str]) -> str:

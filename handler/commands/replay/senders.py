@@ -156,18 +156,21 @@ class Replayer:
     def _inferred(self, infer: Infer) -> tuple[Reached, Any]:
         """Returns the answer as it came, and the outputs as an InferResult; None in a refusal's place."""
         protocol, ref = self._protocol, infer.ref
+        signature = None
         version = f"/versions/{ref.version}" if ref.version else ""
         if protocol in CALLS:
             reached = self._line.send(protocol, V2_CALL, Payload(translate.to_message(infer), "application/protobuf"))
         elif protocol == "v1":
-            reached = self._line.send(protocol, f"/v1/models/{ref.name}{version}:predict", translate.to_v1(infer))
+            signature = translate.signature_of(infer, lambda: self._spec(ref.name, ref.version))
+            body = translate.to_v1(infer, signature)
+            reached = self._line.send(protocol, f"/v1/models/{ref.name}{version}:predict", body)
         else:
             body = translate.to_v2(infer, binary=protocol == "v2-binary")
             reached = self._line.send(protocol, f"/v2/models/{ref.name}{version}/infer", body)
         if not reached.is_good:
             return reached, None
         if protocol == "v1":
-            found = translate.from_v1(reached.body, self._spec(ref.name, ref.version))
+            found = translate.from_v1(reached.body, signature)
         else:
             found = tensors(reached.body, is_call=protocol in CALLS)
         wanted = [output.name for output in infer.outputs]

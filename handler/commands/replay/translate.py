@@ -18,10 +18,12 @@ from core.operations import Deferred, Infer, InferResult, ModelSpec, RequestedOu
 from core.records import NamedTuple
 from core.router import Router
 from core.schema.open_inference import InferParameter, ModelInferRequest
-from core.signature import NONE, Binding, Method, Signature, Signatures, plain
+from core.signature import NONE
 from core.tensor import Tensor, TensorSpec, to_raw
 from core.wire import Call, HttpRequest
+from handler.commands import v1_signatures
 from handler.commands.replay.recorded import CALLS, Exchange, Payload
+from handler.commands.v1_signatures import ChosenSignature
 
 METHODS: Final = {method.path: method for method in RPCS}
 BINARY: Final = "application/octet-stream"
@@ -162,11 +164,27 @@ def _texts(tensor: Tensor) -> list[str]:
         raise Untranslatable(f"input {tensor.name} has bytes that are not UTF-8, as JSON needs") from None
 
 
-def to_v1(infer: Infer) -> Payload:
-    """Returns a V1 body with columns. Raises Untranslatable."""
+def signature_of(infer: Infer, spec: Callable[[], ModelSpec]) -> ChosenSignature | None:
+    """Returns the signature that has the tensors of an inference; None if the server does not describe the model.
+
+    `spec`: as for `meant`. Raises Untranslatable.
+    """
     if infer.parameters or any(output.classes for output in infer.outputs):
         raise Untranslatable("V1 has no parameters and no classes")
-    return Payload(jsonio.dumps({"inputs": {tensor.name: _nested(tensor) for tensor in infer.inputs}}))
+    try:
+        known = spec()
+    except Untranslatable:
+        return None  # the answer to the request shows whether the model is there
+    outputs = [output.name for output in infer.outputs or known.outputs or ()]
+    found = v1_signatures.chosen(known.signatures, [tensor.name for tensor in infer.inputs], outputs)
+    if found is None:
+        raise Untranslatable("no signature of the model has these inputs and outputs for V1's clients")
+    return found
+
+
+def to_v1(infer: Infer, signature: ChosenSignature | None) -> Payload:
+    """Returns a V1 body with columns. Raises Untranslatable."""
+    return Payload(v1_signatures.body(signature, {tensor.name: _nested(tensor) for tensor in infer.inputs}))
 
 
 def _nested(tensor: Tensor) -> Any:
@@ -178,22 +196,21 @@ def _nested(tensor: Tensor) -> Any:
     return values if tensor.array.shape else values[0]
 
 
-def from_v1(body: Payload, spec: ModelSpec) -> Sequence[Tensor]:
+def from_v1(body: Payload, signature: ChosenSignature | None) -> Sequence[Tensor]:
     """Returns the outputs of a V1 answer with columns. Raises Untranslatable, ServingError."""
     from core.encoding.values import from_values  # noqa: PLC0415 - for this protocol alone
 
-    outputs = spec.outputs or ()
+    specs = {} if signature is None else signature.outputs
     document = json.loads(body.content)
     found = document.get("outputs", document.get("predictions"))
     if not isinstance(found, dict):
-        found = {outputs[0].name: found} if len(outputs) == 1 else {}
-    specs = {each.name: each for each in outputs}
+        found = {next(iter(specs)): found} if len(specs) == 1 else {}
     if not found or not found.keys() <= specs.keys():
         raise Untranslatable("V1's answer has other names for its outputs")
     tensors = []
-    for name, values in found.items():
-        shape = _shape(values)
-        tensors.append(from_values(name, specs[name].datatype, shape, _flattened(values, len(shape))))
+    for alias, values in found.items():
+        shape, spec = _shape(values), specs[alias]
+        tensors.append(from_values(spec.name, spec.datatype, shape, _flattened(values, len(shape))))
     return tensors
 
 
@@ -228,21 +245,5 @@ def spec_of(document: dict[str, Any], version: str) -> ModelSpec:
     except (KeyError, TypeError, ValueError):
         raise InvalidInput("the server's metadata of the model cannot be read") from None
     told = document.get("signatures")
-    signatures = _signatures(told, inputs, outputs) if told or len(outputs) == 1 else NONE
+    signatures = v1_signatures.read(told, inputs, outputs) if told or len(outputs) == 1 else NONE
     return ModelSpec(name, version, document.get("platform", ""), inputs, outputs, signatures=signatures)
-
-
-def _signatures(told: Any, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> Signatures:
-    """Returns the names that V1's clients know of a model, from V1's metadata of it; else those of its tensors."""
-    known = {spec.name: spec for spec in (*inputs, *outputs)}
-    found = {}
-    try:
-        for name, one in told["metadata"]["signature_def"]["signature_def"].items():
-            sides = [{alias: each["name"] for alias, each in one[side].items()} for side in ("inputs", "outputs")]
-            if not sides[0].keys() <= known.keys():  # of examples, whose features are the inputs
-                sides[0] = {spec.name: spec.name for spec in inputs}
-            bound = [{alias: Binding(known[tensor]) for alias, tensor in side.items()} for side in sides]
-            found[name] = Signature(Method.PREDICT, bound[0], bound[1])
-    except (KeyError, TypeError, AttributeError):
-        return plain(inputs, outputs)
-    return found

@@ -20,7 +20,7 @@ from handler.commands.replay.recorded import Exchange, Payload, Reached, read
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import Caller
 from tests.support.ports import free_port
-from tests.support.publishing import publish
+from tests.support.publishing import publish, say
 from tests.support.remote import Remote, question, raw
 from tests.support.server import ROOT, Server, serve, serve_rpc
 
@@ -39,6 +39,9 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
         "inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "data": X.tolist()}], "id": "7",
         "outputs": [{"name": "probabilities", "parameters": {"classification": 2}}, {"name": "label"}],
     }).encode()),
+    "v2 of all outputs": ("/v2/models/iris/infer", {}, json.dumps(
+        {"inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "data": X.tolist()}]}
+    ).encode()),
     "v2 refused": ("/v2/models/half_plus_three/infer", {}, b'{"inputs": []}'),
     "v1": ("/v1/models/half_plus_three:predict", {}, b'{"instances": [1, 2.5]}'),
     "v1 of columns": ("/v1/models/iris:predict", {}, json.dumps({"inputs": X.tolist()}).encode()),
@@ -100,7 +103,10 @@ def test_a_log_is_replayed_over_any_protocol(
     elif protocol == "grpc":
         assert {path for path, _ in skipped} == {"/v1/models/iris:predict"}
     elif protocol == "v1":
-        assert skipped == {("/v2/models/iris/infer", "V1 has no parameters and no classes")}
+        assert skipped == {("/v2/models/iris/infer", reason) for reason in (
+            "V1 has no parameters and no classes",
+            "no signature of the model has these inputs and outputs for V1's clients",
+        )}  # fmt: skip
     else:
         assert not skipped
 
@@ -292,6 +298,29 @@ def test_a_model_whose_name_has_a_space_is_replayed_over_another_protocol(
     with serve(tmp_path / "log", REPOSITORY=str(tmp_path / "models")) as running:
         code, document, _ = replayed(capsys, file, "--url", f"http://{running.netloc}", "--protocol", "v2")
     assert (code, document["same"]) == (0, 1), document["exceptions"]
+
+
+@pytest.mark.parametrize(("signature", "protocol"), [
+    ("serving_default", "v1"), ("special", "v1"), ("serving_default", "v2"),
+])  # fmt: skip
+def test_requests_are_converted_by_the_names_of_a_signature(
+    signature: str, protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signature has other names than the tensors, for inputs and outputs, and perhaps a name of its own."""
+    publish(tmp_path / "r", "m", 1, (ROOT / "models/half_plus_three/123/model.onnx").read_bytes())
+    say(tmp_path / "r", "m", signatures={signature: {"inputs": {"a": "x"}, "outputs": {"b": "y"}}})
+    one = {"shape": [1], "datatype": "FP32"}
+    asked = {"v2": {"inputs": [one | {"name": "x", "data": [1]}]}, "v1": {"instances": [{"a": 1}]}}
+    answered = {"v2": {"outputs": [one | {"name": "y", "data": [3.5]}]}, "v1": {"predictions": [3.5]}}
+    source = "v2" if protocol == "v1" else "v1"
+    path = {"v2": "/v2/models/m/infer", "v1": "/v1/models/m:predict"}[source]
+    about = {"id": "1", "protocol": source, "path": path, "inferenceservicename": "m"}
+    pair = (("request", asked[source]), ("response", answered[source]))
+    found = [about | {"type": f"org.kubeflow.serving.inference.{kind}", "data": data} for kind, data in pair]
+    file = write(tmp_path / "file", *found)
+    with serve(tmp_path / "log", REPOSITORY=str(tmp_path / "r")) as running:
+        _, document, _ = replayed(capsys, file, "--url", running.netloc, "--protocol", protocol)
+    assert document["same"] == 1, document["exceptions"]
 
 
 def reached(kind: str, content: Any) -> Payload:

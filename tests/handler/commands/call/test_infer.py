@@ -18,8 +18,10 @@ from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
 from tests.support.ports import free_port
+from tests.support.publishing import publish, say
 from tests.support.server import Server, serve_rpc
 from tests.support.zoo import models as zoo_models
+from tests.support.zoo import v1
 
 Run = Callable[..., tuple[int, str, str]]
 ROW = ("--input", "age=22", "--input", "fare=7.25", "--input", "sex=m", "--input", "port=S")
@@ -97,6 +99,25 @@ def test_every_datatype_goes_there_and_back(
     (output,) = json.loads(out)["outputs"]
     assert np.array(output["data"], dtype).tolist() == np.array(edge, dtype).tolist()
     assert output["shape"] == [1, 2]
+
+
+def test_v1_has_the_names_of_a_signature(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """`--input` names tensors, as over other protocols. The server was sent these names, and no name of a signature."""
+    plus = (ROOT / "models/half_plus_three/123/model.onnx").read_bytes()
+    for model, name in (("default", "serving_default"), ("other", "special")):
+        publish(tmp_path / "r", model, 1, plus)
+        say(tmp_path / "r", model, signatures={name: {"inputs": {"a": "x"}, "outputs": {"b": "y"}}})
+    publish(tmp_path / "r", "photo", 1, v1.photo().SerializeToString())
+    say(tmp_path / "r", "photo", **v1.SETTINGS["photo"])
+    server = launch(REPOSITORY=str(tmp_path / "r"))
+    for model in ("default", "other"):
+        words = (model, "--input", "x=[1, 2]", "--json", *place(server, "v1"))
+        code, out, err = run("infer", *words)
+        assert (code, err) == (0, "")
+        assert json.loads(out)["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [2], "data": [3.5, 4.0]}]
+        assert run("bench", *words, "--seconds", "0.1", "--concurrency", "1")[0] == 0
+    told = "dragoman: model 'photo' has no V1 signature with the inputs 'jpeg': use another --protocol\n"
+    assert run("infer", "photo", "--sample", *place(server, "v1"))[::2] == (1, told)
 
 
 @pytest.mark.parametrize(("name", "content", "flag", "data"), [
