@@ -41,7 +41,7 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
     packet = _rpc_question(model) if rpc else Packet(model.path("v2"), method="GET")
     landed = transport.call(packet)
     if landed.status == OK:
-        inputs, outputs = _rpc_answer(landed.body) if rpc else _answer(landed.body)
+        inputs, outputs = _rpc_answer(landed.body, _optional(model, transport)) if rpc else _answer(landed.body)
         return model._replace(inputs=inputs, outputs=outputs)
     if landed.status != NOT_FOUND:
         raise Refused(f"model {shown(name)}: {reason(landed)}")
@@ -117,15 +117,28 @@ def _rpc_question(model: CalledModel) -> Packet:
     return Packet(f"{SERVICE}/ModelMetadata", message.SerializeToString())
 
 
-def _rpc_answer(body: bytes) -> tuple[Any, Any]:
+def _rpc_answer(body: bytes, optional: frozenset[str]) -> tuple[Any, Any]:
     from core.schema.open_inference import ModelMetadataResponse  # noqa: PLC0415 - as above
 
     message = ModelMetadataResponse.FromString(body)
     found = []
     for role in (message.inputs, message.outputs):
-        specs = [TensorSpec(each.name, DATATYPES[each.datatype], tuple(each.shape)) for each in role]
+        specs = [
+            TensorSpec(each.name, DATATYPES[each.datatype], tuple(each.shape), optional=each.name in optional)
+            for each in role
+        ]
         found.append(tuple(specs) or None)
     return found[0], found[1]
+
+
+def _optional(model: CalledModel, transport: Transport) -> frozenset[str]:
+    """Returns the names of optional inputs, which only the configuration has over gRPC."""
+    from core.schema.open_inference import ModelConfigRequest, ModelConfigResponse  # noqa: PLC0415 - as above
+
+    message = ModelConfigRequest(name=model.name, version=model.version)
+    landed = transport.call(Packet(f"{SERVICE}/ModelConfig", message.SerializeToString()))
+    inputs = ModelConfigResponse.FromString(landed.body).config.input if landed.status == OK else ()
+    return frozenset(each.name for each in inputs if each.optional)
 
 
 def _names(transport: Transport, *, rpc: bool) -> list[str]:

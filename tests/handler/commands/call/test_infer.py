@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from core.dtype import BYTES, DATATYPES
 from core.tensor import Tensor, TensorSpec
@@ -118,6 +119,23 @@ def test_v1_has_the_names_of_a_signature(launch: Callable[..., Server], run: Run
         assert run("bench", *words, "--seconds", "0.1", "--concurrency", "1")[0] == 0
     told = "dragoman: model 'photo' has no V1 signature with the inputs 'jpeg': use another --protocol\n"
     assert run("infer", "photo", "--sample", *place(server, "v1"))[::2] == (1, told)
+
+
+def test_an_optional_input_can_be_left_out(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """Over gRPC the metadata does not name the optional ones."""
+    node = helper.make_node("Add", ["x", "k"], ["y"])
+    ports: Any = [("x", "FP32", [None]), ("k", "FP32", [None])], [("y", "FP32", [None])]
+    model = zoo_models.graph("added", [node], *ports, {"k": np.array([7], np.float32)})
+    publish(tmp_path / "r", "m", 1, model.SerializeToString())
+    inputs = [f'input {{ name: "{name}" data_type: TYPE_FP32 dims: [-1] optional: true }} ' for name in "xk"]
+    (tmp_path / "r/m/config.pbtxt").write_text("".join(('platform: "onnxruntime_onnx" ', *inputs)))
+    server = launch(rpc=True, REPOSITORY=str(tmp_path / "r"))
+    for protocol in protocols.PROTOCOLS:
+        code, out, err = run("infer", "m", "--input", "x=[1, 2]", "--json", *place(server, protocol))
+        assert (code, err) == (0, ""), protocol
+        assert json.loads(out)["outputs"][0]["data"] == [8.0, 9.0]
+    told = "model 'm' needs 'x' (FP32 [-1]); try: --input x=0.5, or --sample\n"
+    assert run("infer", "m", *place(server, "grpc"))[2] == f"dragoman: {told}"
 
 
 @pytest.mark.parametrize(("name", "content", "flag", "data"), [
