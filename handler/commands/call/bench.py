@@ -6,6 +6,7 @@ takes no more memory than a second.
 
 import json
 import math
+import re
 import sys
 import threading
 import time
@@ -19,14 +20,12 @@ from handler.commands.call import chart, defaults, infer
 from handler.commands.call.infer import PreparedCall
 from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
 from handler.commands.call.protocols import answer
-from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
+from handler.commands.call.transport import LIVE, OK, Packet, Transport, Unreachable, reason
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused, WrongOption
 from handler.commands.tables import GrowingTable
 from handler.stores import paths
 
-LIVE: Final = Packet("/v2/health/live", method="GET")
-"""The request whose time is the client's own, and the way's: the server does next to nothing for it."""
 CONTROL_SECONDS: Final = 0.5
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -34,6 +33,8 @@ GIVEN_UP: Final = 10
 """Failures in a row after which a connection gives up: the server has probably ended."""
 PAUSE: Final = 0.2
 """Seconds between two notes of how far it is."""
+NUMBER: Final = re.compile(r"\s*[0-9]{1,9}\s*")
+"""Matches a concurrency. Python does not read thousands of digits."""
 COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "REQUESTS", "ERRORS")
 
 
@@ -79,7 +80,7 @@ def _check_chart(file: str | None) -> None:
 
 def _concurrencies(text: str) -> list[int]:
     words = text.split(",")
-    if not all(word.strip().isdecimal() and 0 < int(word) <= defaults.MOST for word in words):
+    if not all(NUMBER.fullmatch(word) and 0 < int(word) <= defaults.MOST for word in words):
         raise WrongOption(
             f"--concurrency is {text[:64]!r}; expected numbers from 1 to {defaults.MOST} with commas between"
         )
@@ -87,7 +88,7 @@ def _concurrencies(text: str) -> list[int]:
 
 
 def _control(transport: Transport) -> float | None:
-    """Returns the median time of a request that asks for nothing, in seconds."""
+    """Returns the median time of a request that asks for nothing, in seconds: the client's own time, and the way's."""
     tally, end = TimeTally(), time.monotonic() + CONTROL_SECONDS
     while time.monotonic() < end:
         began = time.perf_counter()

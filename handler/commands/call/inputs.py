@@ -11,7 +11,7 @@ from core.dtype import BF16, BOOL, BYTES, FP32, FP64, INT64, DataType, of_array
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
-from core.tensor import Tensor, TensorSpec, as_column, listed, objects
+from core.tensor import MAX_RANK, Tensor, TensorSpec, as_column, listed, objects
 from handler.commands.call import files, samples
 from handler.commands.call.served import CalledModel, hint
 from handler.commands.options import CommandOptions
@@ -131,6 +131,8 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None) -> Tensor:
             value = _rows(value, name, spec)
         is_cells = isinstance(value, files.Cells)
         flat, shape = (_typed_cells(value, spec), value.shape) if is_cells else flattened(value)
+        if len(shape) > MAX_RANK:
+            raise InvalidInput(f"input {shown(name)} has {len(shape)} dimensions; expected at most {MAX_RANK}")
         tensor = _of_values(name, flat, shape, guessed(flat) if spec is None else spec.datatype)
     return tensor if spec is None else fitted(tensor, spec.shape)
 

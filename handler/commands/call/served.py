@@ -10,7 +10,7 @@ from core.errors import nearest, shown
 from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec
 from handler.commands import v1_signatures
-from handler.commands.call.transport import NOT_FOUND, OK, Packet, Transport, reason
+from handler.commands.call.transport import LIVE, NOT_FOUND, OK, Packet, Transport, reason
 from handler.commands.refused import Refused
 from handler.commands.v1_signatures import ChosenSignature
 
@@ -48,9 +48,9 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
     names = _names(transport, rpc=rpc)
     if name in names:
         raise Refused(reason(landed).removeprefix(f"{NOT_FOUND} "))
-    if not names and not rpc and not _is_refusal(landed.body):
+    if not names and not rpc and transport.call(LIVE).status == NOT_FOUND:  # V2 demands it of every server
         raise Refused(
-            f"{NOT_FOUND} {packet.path}: another server is at --url, or --url needs a path, such as a stage's"
+            f"{NOT_FOUND} {packet.path}: another server is at --url, or its path, such as a stage's, is wrong"
         )
     raise Refused(f"model {shown(name)} does not exist{hint(name, names)}")
 
@@ -100,14 +100,6 @@ def _specs(members: Any) -> tuple[TensorSpec, ...] | None:
         )
         for each in members
     )
-
-
-def _is_refusal(body: bytes) -> bool:
-    """Decides whether a body is an error of V2. Web servers and gateways have other ones."""
-    try:
-        return "error" in json.loads(body)
-    except (ValueError, TypeError):
-        return False
 
 
 def _rpc_question(model: CalledModel) -> Packet:

@@ -22,6 +22,10 @@ class Packet(NamedTuple):
     method: str = "POST"
 
 
+LIVE: Final = Packet("/v2/health/live", method="GET")
+"""The request for which every server of V2 does next to nothing."""
+
+
 class Landed(NamedTuple):
     """A received answer. `status`: of HTTP; gRPC's codes are converted. Names of headers are in lower case."""
 

@@ -106,7 +106,7 @@ def test_a_server_that_goes_away_ends_the_measurement(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(("words", "told"), [
     (("--concurrency", "0"), "--concurrency is '0'; expected numbers from 1 to 1024 with commas between"),
-    (("--concurrency", "1,x"), "--concurrency is '1,x'"),
+    (("--concurrency", "1,x"), "--concurrency is '1,x'"), (("--concurrency", "9" * 5000), "--concurrency is '999"),
     ((), "500 \\x1b[2Jfailed"),
 ])  # fmt: skip
 def test_a_first_request_that_fails_measures_nothing(

@@ -165,6 +165,7 @@ def test_a_file_has_all_inputs_of_a_table(
     (("passengers", "--input", "22"), "--input 22 needs NAME= before it, one of age, fare, sex, port"),
     (("iris", "--input", "x=1", "--input", "x=2"), "input 'x' is given twice"),
     (("iris", "--input", "x=" + "[" * 100_000), "input 'x' has too many dimensions"),
+    (("iris", "--input", "x=" + "[" * 65 + "]" * 65), "input 'x' has 65 dimensions; expected at most 32"),
     (("iris", "--file", "nowhere.npy"), "nowhere.npy cannot be read: No such file or directory"),
     (("iris", "--file", "x={bad.npy}"), "bad.npy is not a .npy file that can be read"),
     (("iris", "--file", "x={bad.csv}"), "bad.csv is not a .csv file that can be read: row 2 has 1 cells; expected 2"),
@@ -245,19 +246,23 @@ def test_a_path_can_have_an_at_sign(run: Run) -> None:
     assert "/@stage does not answer: Connection refused" in err
 
 
-@pytest.mark.parametrize("body", [b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}'])
+@pytest.mark.parametrize("body", [
+    b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}',
+    b'{"error": "there is nothing at \'/x/v2/models/m\'"}',
+])  # fmt: skip
 def test_the_404_of_another_server_says_so(body: bytes) -> None:
-    """V2 answers an unknown model with its own error. A web server, or a gateway without its stage, does not."""
+    """V2 is live without the model. A web server is not, and neither is a wrong path, as without a gateway's stage."""
+    live = 404
 
     class Elsewhere:
-        def call(self, _: transport.Packet) -> transport.Landed:
-            return transport.Landed(404, {}, body)
+        def call(self, packet: transport.Packet) -> transport.Landed:
+            return transport.Landed(live if packet is transport.LIVE else 404, {}, body)
 
         def close(self) -> None: ...
 
     with pytest.raises(Refused, match=r"^404 /v2/models/m: another server is at --url"):
         described(Elsewhere(), "m", "", rpc=False)
-    body = b'{"error": "the model does not exist"}'
+    live, body = 200, b'{"error": "the model does not exist"}'
     with pytest.raises(Refused, match=r"^model 'm' does not exist$"):
         described(Elsewhere(), "m", "", rpc=False)
 
