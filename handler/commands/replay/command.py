@@ -9,6 +9,7 @@ from itertools import islice
 from statistics import median
 from typing import Any, Final
 
+from core.dialects.custom import NAME
 from core.errors import ServingError, counted, escaped
 from handler.commands.meter import Meter
 from handler.commands.options import CommandOptions
@@ -64,8 +65,8 @@ def _headers(texts: list[str]) -> dict[str, str]:
     found = {}
     for text in texts:
         name, colon, value = text.partition(":")
-        if not name.strip() or not colon or not (name + value).isprintable():
-            raise WrongOption("--header has the form 'name: value'")
+        if not (colon and NAME.fullmatch(name.strip()) and value.isascii() and value.isprintable()):
+            raise WrongOption("--header has the form 'name: value', in ASCII")
         found[name.strip()] = value.strip()
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from core.dialects import DIALECTS
 from core.dialects.rpcs import RPCS
-from core.dtype import BYTES, DATATYPES
+from core.dtype import BF16, BYTES, DATATYPES
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.errors import InvalidInput, ServingError
@@ -152,6 +152,8 @@ def _requested(output: RequestedOutput) -> dict[str, Any]:
 
 
 def _flat(tensor: Tensor) -> Any:
+    if tensor.datatype is BF16:
+        raise Untranslatable(f"input {tensor.name} is BF16, which JSON does not carry: use --protocol v2-binary")
     if tensor.datatype is not BYTES:
         return numeric(tensor._replace(array=tensor.array.reshape(-1)), NonFinite.QUOTED)
     return _texts(tensor)

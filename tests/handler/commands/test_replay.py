@@ -164,7 +164,9 @@ def test_kserves_own_events_are_replayed(
     ("", (), "these files have no request with its answer"),
     ("{\n", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "ftp://h"), "--url is 'ftp://h'"),
-    ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
+    ("", ("--header", "odd"), "--header has the form"), ("", ("--header", "x y: u"), "--header has the form"),
+    ("", ("--header", "ä: u"), "--header has the form"), ("", ("--header", "x: €"), "--header has the form"),
+    ("", ("--url", "http://host:x"), "--url is"),
     ("", ("--url", "http://a b"), "--url is 'http://a b'; expected http://HOST:PORT"),
     (None, (), "there is no file"), ("[" * 100_000 + "\n", (), ":1 is not a CloudEvent"),
     ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
@@ -253,17 +255,31 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     assert "differ" not in err
 
 
+def of_call(file: Path, message: bytes, status: str) -> Path:
+    """Writes the log of one call over gRPC, with an empty answer."""
+    about = {"id": "1", "protocol": "grpc", "path": CALL, "datacontenttype": "application/protobuf"}
+    request = about | {"type": "org.kubeflow.serving.inference.request", "data_base64": b64encode(message).decode()}
+    answer = about | {"type": "org.kubeflow.serving.inference.response", "data_base64": "", "status": status}
+    return write(file, request, answer)
+
+
 def test_a_refused_call_that_reaches_no_server_is_not_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The channel's own status was compared with the log's."""
-    about = {"id": "1", "protocol": "grpc", "path": CALL, "data_base64": b64encode(MESSAGE).decode()}
-    answer = {"data_base64": "", "status": "UNAVAILABLE"}
-    pair = [about | {"type": f"org.kubeflow.serving.inference.{kind}"} for kind in ("request", "response")]
-    file = write(tmp_path / "file", pair[0], pair[1] | answer)
+    file = of_call(tmp_path / "file", MESSAGE, "UNAVAILABLE")
     for url in ("no-such-host.invalid:9", f"127.0.0.1:{free_port()}"):
         code, found, _ = replayed(capsys, file, "--url", url, "--protocol", "grpc")
         assert (code, found["same"], found["unreached"]) == (1, 0, 1)
+
+
+def test_a_tensor_that_json_does_not_carry_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server refused it, which was a difference."""
+    message = question("m", raw("x", "BF16", np.ones(2, np.uint16))).SerializeToString()
+    file = of_call(tmp_path / "file", message, "OK")
+    (row,) = replayed(capsys, file, "--protocol", "v2", "--url", f"127.0.0.1:{free_port()}")[1]["exceptions"]
+    told = "input x is BF16, which JSON does not carry: use --protocol v2-binary"
+    assert (row["outcome"], row["reason"]) == ("skipped", told)
 
 
 def test_a_port_of_grpc_is_named_as_such(server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]) -> None:
