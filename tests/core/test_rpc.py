@@ -78,7 +78,7 @@ def test_a_member_in_both_spellings_is_refused() -> None:
     (b"[]", r"the body is \[\]; expected an object, the ModelConfigRequest in JSON"),
     (b'{"name": 1}', "the body is not a ModelConfigRequest in JSON: .*name"),
     (b'{"name": 1e999}', "the body is not a ModelConfigRequest in JSON: .*name"),
-    (b'{"a": ' * 10_000, "nested too deeply"),
+    (b'{"a": ' * 10_000, "nested too deeply|Expecting value"),  # Python 3.14 reads so many
 ])  # fmt: skip
 def test_what_is_no_message_in_json_is_refused_by_its_kind(text: bytes, words: str) -> None:
     """The refusal says what is wrong with it."""
