@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from core.dtype import BF16, FP16, NDArray
-from core.encoding import simd
+from core.encoding import simd, spellings
 from core.encoding.keys import has_all_members
 from core.encoding.simd import WORTH_SIMD
 from core.encoding.structure import MOST_ARRAYS, check_structure
@@ -29,12 +29,6 @@ TOGETHER: Final = 2**18
 """The most elements that are written at a time. The writer stops all other threads meanwhile: 40 ms for so many."""
 LONGEST_INTEGER: Final = 400
 """The most digits; more are beyond any double, and take time that grows with their square."""
-BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bInf\b')
-"""Matches strings, to skip them, and the numbers that RapidJSON reads besides NaN, Infinity and -Infinity.
-
-A string without an end matches up to the end of the text. Otherwise each quote in it would start another search for an
-end, in time that grows with the square of the text's length.
-"""
 LONG: Final = 256 * 1024
 """Bytes of text from which the standard library alone would keep the interpreter for ten milliseconds."""
 TRAILING_COMMA: Final = re.compile(r",[ \t\r\n]*(?=[\]}])")
@@ -47,7 +41,6 @@ CONSTANTS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.in
 NUMBERS: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-?[0-9][0-9.eE+-]*+')
 """Matches a JSON text's strings, to skip them, and its numbers."""
 TOO_BIG: Final = "Number too big"
-SPELLINGS: Final = {"Inf": "Infinity", "-NaN": "NaN"}
 LONE_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -123,8 +116,8 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
     check_structure(body)
     try:
         text = str(body, "utf-8-sig")
-        if beyond_json and ("Inf" in text or "-NaN" in text):
-            text = BEYOND_JSON.sub(lambda found: SPELLINGS.get(found[0], found[0]), text)
+        if beyond_json:
+            text = spellings.spelled(text)
         numbers = _Numbers()
         # The standard library reads numbers by itself in a quarter of the time that it takes with these functions. They
         # are Python code, so that other threads may run between the numbers of a long text.

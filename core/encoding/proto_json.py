@@ -127,7 +127,7 @@ KINDS: Final[Mapping[int, Kind]] = {
 
 def to_bytes(text: str) -> bytes:
     """Decodes base64: standard or URL-safe, with padding or without. Raises ValueError."""
-    if "-" in text or "_" in text:
+    if ("-" in text or "_" in text) and text.isascii():  # another text is refused, and would take long to translate
         text = text.translate(URL_SAFE)
     if len(text) % 4:
         stripped = text.rstrip("=")

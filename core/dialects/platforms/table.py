@@ -55,6 +55,9 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
 
 def _parted(text: bytes) -> tuple[bytes, bytes]:
     """Returns the first record, whose quoted cells may have line ends, and the other ones."""
+    line, _, rest = text.partition(b"\n")
+    if b'"' not in line:
+        return line, rest
     found = RECORD.match(text)
     end = len(text) if found is None else found.end()
     return (text[:end], text[end + 1 :]) if text[end : end + 1] == b"\n" else (text, b"")

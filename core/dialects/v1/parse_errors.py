@@ -6,7 +6,8 @@ It is imported with the first such text. Source: RapidJSON's error/en.h; TF Serv
 import re
 from typing import Final
 
-from core.encoding.jsonio import BEYOND_JSON, SPELLINGS, TOO_BIG, NotJson
+from core.encoding import spellings
+from core.encoding.jsonio import TOO_BIG, NotJson
 
 INVALID: Final = "Invalid value."
 NO_NAME: Final = "Missing a name for object member."
@@ -58,12 +59,12 @@ def parse_error(body: bytes | memoryview, error: NotJson) -> str:
 
 
 def _sent(text: str, offset: int) -> int:
-    """Returns the place in a text as it was sent. `offset`: in the text with the reader's SPELLINGS of numbers."""
+    """Returns the place in a text as it was sent. `offset`: in the text with the reader's spellings of numbers."""
     longer = 0
-    for found in BEYOND_JSON.finditer(text):
+    for found in spellings.words(text):
         if offset <= found.start() + longer:
             break
-        longer += len(SPELLINGS.get(found[0], found[0])) - len(found[0])
+        longer += len(spellings.SPELLINGS[found[0]]) - len(found[0])
     return offset - longer
 
 

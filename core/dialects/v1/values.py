@@ -31,7 +31,7 @@ KINDS: Final[dict[type, str]] = {
     float: "Number",
 }
 SURROGATE: Final = "JSON Value: a string with a lone surrogate, which is not Unicode text"
-JSON_SPACE: Final = str.maketrans("", "", " \t\r\n")
+JSON_SPACE: Final = b" \t\r\n"
 
 
 class Irregular(InvalidInput):
@@ -216,12 +216,12 @@ def to_bytes(value: Any, datatype: DataType = BYTES) -> bytes:
 
 def _decoded(text: str) -> bytes:
     """Decodes base64 in the standard alphabet; padding and white space are optional. Raises InvalidInput."""
-    packed = text.translate(JSON_SPACE)
-    stripped = packed.rstrip("=")
-    padding = -len(stripped) % 4
     try:
+        packed = text.encode("ascii").translate(None, JSON_SPACE)
+        stripped = packed.rstrip(b"=")
+        padding = -len(stripped) % 4
         if len(packed) - len(stripped) > padding:
             raise ValueError(text)  # noqa: TRY301 - one way out for every text that is not base64
-        return binascii.a2b_base64(stripped + "=" * padding, strict_mode=bool(stripped))
+        return binascii.a2b_base64(stripped + b"=" * padding, strict_mode=bool(stripped))
     except (binascii.Error, ValueError):
         raise InvalidInput(f"Unable to base64 decode {quoted(text)}") from None
