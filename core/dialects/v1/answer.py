@@ -5,7 +5,7 @@ answer is not valid JSON. Source: TF Serving's json_tensor.h.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -30,9 +30,20 @@ class Output(NamedTuple):
 
     def value(self, non_finite: NonFinite | None) -> Any:
         """Returns the tensor for `jsonio.dumps`, nested in its shape. Raises InvalidInput as `numeric` does."""
-        if self.tensor.datatype is BYTES:
-            return _strings(self.tensor, binary=self.alias.endswith(BINARY_SUFFIX))
-        return jsonio.numeric(self.tensor, non_finite)
+        if self.tensor.datatype is not BYTES:
+            return jsonio.numeric(self.tensor, non_finite)
+        elements = prod(self.tensor.shape)
+        if elements <= TOGETHER:
+            return self.rows(non_finite)
+        size, *inner = self.tensor.shape
+
+        def rows_of(start: int, end: int) -> list[Any]:
+            part = self.part(start, end)
+            if elements // size <= TOGETHER:
+                return part.rows(non_finite)
+            return [Output(self.alias, part.tensor.reshaped(tuple(inner))).value(non_finite)]
+
+        return _in_pieces(size, elements, rows_of)
 
     def rows(self, non_finite: NonFinite | None) -> list[Any]:
         """Returns one such value per element of the first axis. Raises InvalidInput as `numeric` does."""
@@ -40,6 +51,9 @@ class Output(NamedTuple):
             strings: list[Any] = _strings(self.tensor, binary=self.alias.endswith(BINARY_SUFFIX))
             return strings
         return jsonio.rows(self.tensor, non_finite)
+
+    def part(self, start: int, end: int) -> "Output":
+        return Output(self.alias, self.tensor.rows(start, end))
 
 
 def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output]:
@@ -81,11 +95,18 @@ def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
     elements = sum(prod(tensor.shape) for _, tensor in outputs)
     if elements <= TOGETHER:
         return _objects(outputs, non_finite)
-    step = max(1, TOGETHER * sizes[0] // elements)
-    pieces = []
-    for start in range(0, sizes[0], step):
-        part = [Output(alias, tensor.rows(start, start + step)) for alias, tensor in outputs]
-        pieces.append(jsonio.dumps(_objects(part, non_finite))[1:-1])
+    return _in_pieces(
+        sizes[0], elements, lambda start, end: _objects([each.part(start, end) for each in outputs], non_finite)
+    )
+
+
+def _in_pieces(size: int, elements: int, rows_of: Callable[[int, int], list[Any]]) -> Any:
+    """Returns the array of all rows for `jsonio.dumps`, written some rows at a time: other threads run in between.
+
+    `size`: the number of rows. `elements`: in all of them. `rows_of`: returns the rows from one index to another.
+    """
+    step = max(1, TOGETHER * size // elements)
+    pieces = [jsonio.dumps(rows_of(start, start + step))[1:-1] for start in range(0, size, step)]
     return jsonio.verbatim(b"[%b]" % b",".join(pieces))
 
 

@@ -76,6 +76,24 @@ def test_many_rows_are_written_in_pieces(shape: tuple[int, ...], monkeypatch: py
     assert read(answer) == [{"n": row, "s": "s"} for row in numbers.tolist()]
 
 
+@pytest.mark.parametrize("shape", [(3 * TOGETHER,), (TOGETHER, 3), (2, TOGETHER + 1)])
+@pytest.mark.parametrize("alias", ["s", "s_bytes"])
+def test_many_texts_are_written_in_pieces(alias: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list for each row would be visited again and again by Python's collector."""
+    sizes, dumps = [], orjson.dumps
+
+    def noted(value: Any, **options: Any) -> bytes:
+        sizes.append(np.size(value))
+        return dumps(value, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(orjson, "dumps", noted)
+        answer = columns([Output(alias, Tensor("s", BYTES, np.full(shape, b"s", object)))], NonFinite.BARE)
+    assert 0 < max(sizes) <= TOGETHER
+    written = {"b64": "cw=="} if alias == "s_bytes" else "s"
+    assert read(answer) == np.full(shape, written, object).tolist()
+
+
 def test_outputs_are_named_by_the_signature_in_its_order() -> None:
     """Without a signature they keep their own names. Tensors that it does not name are left out."""
     tensors = [output("x", "FP32", [1]), output("y", "FP32", [2]), output("z", "FP32", [3])]
