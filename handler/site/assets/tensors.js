@@ -1,6 +1,8 @@
 // Tensors from what a person types or drops: text, JSON, CSV, .npy, an image. And their bytes in V2's binary form.
 
-const WHOLE = /^(U?INT)(8|16|32|64)$/;
+const WHOLE = /^(U?)INT(8|16|32|64)$/;
+const SPECIAL = /^[+-]?(nan|inf(inity)?)$/i;
+const BEYOND = { FP16: 65520, BF16: 2 ** 128 - 2 ** 119, FP32: 2 ** 128 - 2 ** 103, FP64: Infinity }; // what rounds to infinity
 
 export const isText = (datatype) => datatype === "BYTES";
 export const isWhole = (datatype) => WHOLE.test(datatype);
@@ -16,6 +18,13 @@ export function json(text) {
 
 export const count = (shape) => shape.reduce((product, size) => product * size, 1);
 
+// Decides whether the datatype holds a number, once it is rounded.
+function holds(datatype, number) {
+  const [, unsigned, bits] = WHOLE.exec(datatype) ?? [];
+  if (bits === undefined) return !(Math.abs(number) >= BEYOND[datatype]);
+  return unsigned ? number >= 0 && number < 2 ** bits : number >= -(2 ** (bits - 1)) && number < 2 ** (bits - 1);
+}
+
 // Returns one element. Throws an Error that names the text and what was expected.
 export function element(text, datatype) {
   if (isText(datatype)) return typeof text === "string" || text instanceof Uint8Array ? text : JSON.stringify(text);
@@ -26,12 +35,13 @@ export function element(text, datatype) {
   }
   const trimmed = String(text).trim();
   if (trimmed === "") throw new Error(`a field is empty: expected a number (${datatype})`);
-  if (/^[+-]?(nan|inf(inity)?)$/i.test(trimmed) && !isWhole(datatype)) {
+  if (SPECIAL.test(trimmed) && !isWhole(datatype)) {
     return /nan/i.test(trimmed) ? "NaN" : trimmed.startsWith("-") ? "-Infinity" : "Infinity";
   }
   const number = Number(trimmed);
   if (Number.isNaN(number)) throw new Error(`${quoted(text)} is not a number: expected ${datatype}`);
   if (isWhole(datatype) && !Number.isInteger(number)) throw new Error(`${quoted(text)} is not a whole number: expected ${datatype}`);
+  if (!holds(datatype, number)) throw new Error(`${quoted(text)} is out of range for ${datatype}`);
   if (isWhole(datatype) && !Number.isSafeInteger(number)) throw new Error(`${quoted(text)} has more digits than this form carries`);
   return number;
 }
@@ -121,11 +131,14 @@ function cells(text) {
   return rows;
 }
 
-// Returns the rows of a CSV file. A first row of names is left out.
-export function csv(text, datatype) {
+const isValue = (cell) => !Number.isNaN(Number(cell)) || SPECIAL.test(cell) || /^(true|false|na|n\/a|null|none)$/i.test(cell);
+
+// Returns the rows of a CSV file. A first row of names is left out, by the rule of `dragoman infer` and of the server.
+export function csv(text, { name, datatype }) {
   const rows = cells(text);
   if (!rows.length) throw new Error("the CSV file is empty");
-  const isHead = !isText(datatype) && rows[0].some((cell) => cell !== "" && Number.isNaN(Number(cell)));
+  const first = rows[0].map((cell) => cell.trim());
+  const isHead = rows.length > 1 && (first.includes(name) || !(isText(datatype) || first.some(isValue)));
   const found = flattened(isHead ? rows.slice(1) : rows);
   return { shape: found.shape, data: found.data.map((cell) => element(cell, datatype)) };
 }
@@ -159,7 +172,7 @@ export async function image(file, input) {
 // Returns the tensor in a dropped file, by what kind of file it is.
 export async function fromFile(file, input) {
   if (/\.npy$/i.test(file.name)) return npy(new Uint8Array(await file.arrayBuffer()));
-  if (/\.(csv|tsv)$/i.test(file.name)) return csv(await file.text(), input.datatype);
+  if (/\.(csv|tsv)$/i.test(file.name)) return csv(await file.text(), input);
   if (/\.json$/i.test(file.name)) return flattened(JSON.parse(await file.text()));
   if (isText(input.datatype)) {
     const bytes = new Uint8Array(await file.arrayBuffer());
@@ -221,6 +234,8 @@ function half(bits) {
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + rest / 1024) : 2 ** -14 * (rest / 1024));
 }
 
+const nearest = (number) => number + 2 ** 52 - 2 ** 52; // a double has no fractions there: the sum rounds, ties to even
+
 function toHalf(value) {
   const number = Number(value);
   const sign = Object.is(Math.sign(number), -0) || number < 0 ? 0x8000 : 0;
@@ -228,7 +243,7 @@ function toHalf(value) {
   if (Number.isNaN(number)) return 0x7e00;
   if (size >= 65520) return sign | 0x7c00;
   const exponent = Math.max(-14, Math.floor(Math.log2(size || 2 ** -24)));
-  return sign | (((exponent + 14) << 10) + Math.round((size / 2 ** exponent) * 1024));
+  return sign | (((exponent + 14) << 10) + nearest((size / 2 ** exponent) * 1024));
 }
 
 const word = new DataView(new ArrayBuffer(4));
@@ -240,5 +255,6 @@ function brain(bits) {
 
 function toBrain(value) {
   word.setFloat32(0, Number(value));
-  return word.getUint32(0) >>> 16;
+  const bits = word.getUint32(0);
+  return Number.isNaN(Number(value)) ? 0x7fc0 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
 }
