@@ -65,13 +65,15 @@ function filtering(rows, textOf) {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", apply);
-  addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.target.closest("input, textarea, select")) return;
-    event.preventDefault();
-    find("#filter").focus();
-  });
   return apply;
 }
+
+addEventListener("keydown", (event) => {
+  const filter = find("#filter");
+  if (event.key !== "/" || !filter || event.target.closest("input, textarea, select")) return;
+  event.preventDefault();
+  filter.focus();
+});
 
 // Loads or unloads the model, by the protocols' own route.
 async function act(button, live) {
@@ -134,11 +136,10 @@ function begin() {
     keep("");
     location.reload();
   });
-  const live = new Live(() => {});
+  const open = { model: modelPage, status: statusPage, docs: documentationPage }[kind];
+  const live = new Live(() => open?.(live));
   live.begin();
-  if (kind === "model") return modelPage(live);
-  if (kind === "status") return statusPage(live);
-  return kind === "docs" ? documentationPage() : undefined;
+  return open?.(live);
 }
 
 begin();

@@ -10,6 +10,9 @@ export function remember(root = document) {
   for (const part of root.querySelectorAll("[data-live]")) said.set(part.id, part.outerHTML);
 }
 
+// Returns the ids and tags of the parts: other ones where a table has come or gone, or where the repository is in trouble.
+const parts = (root) => [...root.querySelectorAll("[data-live]")].map(({ id, tagName }) => `${tagName} ${id}`).join();
+
 function replaceRows(old, fresh) {
   const known = new Map([...old.rows].map((row) => [row.id, row]));
   const rows = [...fresh.rows].map((row) => {
@@ -42,10 +45,12 @@ function patch(page) {
 }
 
 export class Live {
-  // `changed`: is called with the ids of the parts that are new.
-  constructor(changed) {
+  // `renewed`: is called when the server's content has taken the place of all of the page's. `changed`, which a page may
+  // set, is called with the ids of the parts that are new.
+  constructor(renewed) {
     const [seconds, paused] = document.body.dataset.live.split(" ");
-    this.changed = changed;
+    this.renewed = renewed;
+    this.changed = () => {};
     this.seconds = Number(seconds);
     this.paused = paused === "paused";
     this.timer = 0;
@@ -87,12 +92,20 @@ export class Live {
     try {
       const { ok, status, page } = await pageAt(location.href);
       if (!ok) throw new Error(find("#why", page)?.textContent ?? `status ${status}`);
-      this.changed(patch(page));
+      if (parts(page) === parts(document)) this.changed(patch(page));
+      else this.renew(page);
       this.tell();
     } catch (error) {
       find("#looked").textContent = `No answer since ${this.time()}: ${error.message}`;
       find(".look").classList.add("bad");
     }
+  }
+
+  renew(page) {
+    find("#main").replaceWith(find("#main", page));
+    remember();
+    this.changed = () => {};
+    this.renewed();
   }
 
   time() {

@@ -1,9 +1,11 @@
-"""What people do with the console. Run as a program: the name of a scenario, the server's URL, axe-core's file, a key.
+"""What people do with the console. Run as a program: the name of a scenario, the server's URL, axe-core's file.
 
-It runs in an environment of its own, with playwright. A scenario fails by an assertion, whose text the test shows.
+The fourth argument is a key, or the folder of the models or of the pictures. It runs in an environment of its own, with
+playwright. A scenario fails by an assertion, whose text the test shows.
 """
 
 import re
+import shutil
 import struct
 import sys
 import zlib
@@ -232,6 +234,31 @@ def many(url: str, axe: Path, _: str) -> None:
         checked(page)
 
 
+def coming(url: str, axe: Path, folder: str) -> None:
+    """An open page follows models, a table and trouble that come and go: each look shows what a reload would."""
+    models, away = Path(folder), Path(f"{folder}.away")
+    kept = away / "iris"
+    with browsing(url, axe) as page:
+        page.goto(url)
+        expect(page.locator("#models tr")).to_have_count(len(list(models.iterdir())))
+        models.rename(away)
+        expect(page.locator("main")).to_contain_text("is not a directory")
+        expect(page.locator("#models")).to_have_count(0)
+        page.keyboard.press("/")
+        models.mkdir()
+        expect(page.locator("main")).to_contain_text("The repository has no models.")
+        expect(page.locator("#trouble")).to_have_count(0)
+        shutil.copytree(kept, models / "iris")
+        expect(page.locator("tbody#models > tr")).to_have_count(1)
+        page.keyboard.press("/")
+        page.keyboard.type("flowers")
+        expect(page.locator("#shown")).to_have_text("0 of 1 shown")
+        checked(page)
+        shutil.rmtree(models / "iris")
+        expect(page.locator("main")).to_contain_text("The repository has no models.")
+        expect(page.locator("#looked")).to_contain_text("As of")
+
+
 def screens(url: str, axe: Path, _: str) -> None:
     """axe-core finds nothing, and nothing is cut off: in light and dark, wide and narrow, with a long name."""
     for screen in SCREENS:
@@ -382,7 +409,20 @@ def pictures(url: str, axe: Path, folder: str) -> None:
 
 SCENARIOS: dict[str, Scenario] = {
     each.__name__: each
-    for each in (protocols, digits, failing, files, live, many, screens, keyboard, staged, behind_a_key, pictures)
+    for each in (
+        protocols,
+        digits,
+        failing,
+        files,
+        live,
+        many,
+        coming,
+        screens,
+        keyboard,
+        staged,
+        behind_a_key,
+        pictures,
+    )
 }
 
 if __name__ == "__main__":
