@@ -19,13 +19,22 @@ export class Field {
     this.grid = this.fits(this.value);
     this.body = el("div", { class: "values" });
     this.told = el("p", { class: "told", role: "status" });
+    this.sent = el("input", { type: "checkbox", checked: !input.optional || Boolean(example), onchange: () => this.choose() });
+    const choice = input.optional ? [", optional ", el("label", {}, this.sent, " Send it")] : [];
     this.node = el("fieldset", { class: "field" },
-      el("legend", {}, el("strong", {}, input.name), ` ${input.datatype} ${shapeText(input.shape)}${input.optional ? ", optional" : ""}`),
+      el("legend", {}, el("strong", {}, input.name), ` ${input.datatype} ${shapeText(input.shape)}`, choice),
       this.body, this.tools(), this.told);
+    this.node.disabled = !this.sent.checked;
     this.draw();
     this.dropping();
     const size = count(this.least());
     if (!example && size > SHOWN) this.tell(`A row has ${size.toLocaleString("en")} elements: drop a file.`, false);
+  }
+
+  // Leaves an optional input out, or not. The legend of a fieldset that is disabled stays in use.
+  choose() {
+    this.node.disabled = !this.sent.checked;
+    this.changed();
   }
 
   // Returns the sizes of one row.
@@ -130,7 +139,7 @@ export class Field {
   }
 
   async take([file]) {
-    if (!file) return;
+    if (!file || this.node.disabled) return;
     try {
       const { shape, data, picture } = await fromFile(file, this.input);
       const fit = fitted(data, shape, this.input.shape);
@@ -158,20 +167,21 @@ export class Field {
     this.told.classList.toggle("bad", wrong && text !== "");
   }
 
-  // Returns the tensor. Throws an Error that names the input.
+  // Returns the tensor, none for an input that is left out. Throws an Error that names the input.
   get() {
     const { name, datatype } = this.input;
-    if (this.tensor) return { name, datatype, ...this.tensor };
+    if (!this.sent.checked) return [];
+    if (this.tensor) return [{ name, datatype, ...this.tensor }];
     try {
       const { shape, data } = flattened(this.read());
-      return { name, datatype, shape, data: data.map((each) => element(each, datatype)) };
+      return [{ name, datatype, shape, data: data.map((each) => element(each, datatype)) }];
     } catch (error) {
       throw new Error(`input '${name}': ${error instanceof SyntaxError ? "its text is not JSON" : error.message}`);
     }
   }
 }
 
-// The fields of a model that does not describe its inputs: the tensors themselves, as V2 writes them.
+// The field of a model that does not describe its inputs: the tensors themselves, as V2 writes them.
 export class RawField {
   constructor(changed) {
     const start = '[{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]';
@@ -181,9 +191,16 @@ export class RawField {
 
   get() {
     try {
-      return JSON.parse(this.area.value).map((each) => ({ ...each, data: flattened(each.data).data.map((value) => element(value, each.datatype)) }));
+      return JSON.parse(this.area.value).map((each) => ({ ...each, data: this.data(each) }));
     } catch (error) {
       throw new Error(`inputs: ${error.message}`);
     }
+  }
+
+  data({ name, shape, datatype, data }) {
+    const elements = flattened(data).data.map((each) => element(each, datatype));
+    if (!Array.isArray(shape)) throw new Error(`'${name}' has no shape`);
+    if (count(shape) !== elements.length) throw new Error(`'${name}' has ${elements.length} elements; its shape ${shapeText(shape)} needs ${count(shape)}`);
+    return elements;
   }
 }

@@ -11,10 +11,13 @@ const binary = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(b
 const place = (model) => encodeURIComponent(model.name);
 const hasBytes = (tensors) => tensors.some((tensor) => tensor.data.some((each) => each instanceof Uint8Array));
 
+// Returns a plain value as JSON. NaN and infinities are bare, as V1 has them.
+const scalar = (value) => (typeof value === "number" ? String(value) : JSON.stringify(value));
+
 function inline(value) {
   if (Array.isArray(value)) return `[${value.map(inline).join(", ")}]`;
   if (value && typeof value === "object") return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${inline(each)}`).join(", ")}}`;
-  return JSON.stringify(value);
+  return scalar(value);
 }
 
 // Returns JSON with short values and lists of plain values in one line each, as people write tensors.
@@ -31,7 +34,7 @@ export function pretty(value, indent = "") {
     const members = Object.entries(value).map(([name, each]) => `${inner}${JSON.stringify(name)}: ${pretty(each, inner)}`);
     return members.length ? `{\n${members.join(",\n")}\n${indent}}` : "{}";
   }
-  return JSON.stringify(value);
+  return scalar(value);
 }
 
 const plain = ({ name, datatype, shape, data }) => ({ name, shape, datatype, data });
@@ -84,26 +87,33 @@ const v2Binary = {
 
 // -- V1 --------------------------------------------------------------------------------------------------------------
 
-const jsonElement = (element) => (element instanceof Uint8Array ? { b64: binary(element) } : element);
+const DEFAULT = "serving_default";
 
-function columns(model, tensors) {
-  const signature = model.signatures.find((each) => each.name === "serving_default");
-  const aliases = new Map(Object.entries(signature?.inputs ?? {}).map(([alias, tensor]) => [tensor, alias]));
-  return tensors.map((tensor) => [aliases.get(tensor.name) ?? tensor.name, nested(tensor.data.map(jsonElement), tensor.shape), tensor.shape]);
+function jsonElement(element, datatype) {
+  if (element instanceof Uint8Array) return { b64: binary(element) };
+  return isText(datatype) || typeof element !== "string" ? element : Number(element); // NaN, an infinity
 }
 
-// Rows where every input has the same number of them, else columns. A table's column, [any, 1], has plain values.
-function v1Body(model, tensors) {
-  const found = columns(model, tensors);
-  const rows = new Set(found.map(([, , shape]) => shape[0]));
-  if (rows.size === 1 && [...rows][0]) {
+// Rows where every input has the same number of them and every output has rows, else columns. A table's column, [any, 1],
+// has plain values. A model without described inputs has no only one, so its columns have names.
+function v1Body(model, given) {
+  const signature = model.signatures.find(({ name }) => name === DEFAULT) ?? model.signatures[0];
+  const aliases = new Map(Object.entries(signature?.inputs ?? {}).map(([alias, tensor]) => [tensor, alias]));
+  const tensors = aliases.size ? given.filter(({ name }) => aliases.has(name)) : given;
+  const found = tensors.map(({ name, datatype, shape, data }) => [aliases.get(name) ?? name, nested(data.map((each) => jsonElement(each, datatype)), shape)]);
+  const named = signature && signature.name !== DEFAULT ? { signature_name: signature.name } : {};
+  const answered = Object.values(signature?.outputs ?? {});
+  const hasScalar = model.outputs?.some(({ name, shape }) => shape?.length === 0 && (!signature || answered.includes(name)));
+  const rows = new Set(tensors.map(({ shape }) => shape[0]));
+  const isAlone = found.length === 1 && (aliases.size || model.inputs?.length) === 1;
+  if (model.inputs && !hasScalar && rows.size === 1 && [...rows][0]) {
     const [count] = rows;
     const isColumn = ({ shape, name }) => shape.length === 2 && shape[1] === 1 && model.inputs?.find((each) => each.name === name)?.shape?.[1] === 1;
     const values = found.map(([name, value], index) => [name, isColumn(tensors[index]) ? value.flat() : value]);
-    const row = (index) => (values.length === 1 ? values[0][1][index] : Object.fromEntries(values.map(([name, value]) => [name, value[index]])));
-    return { instances: Array.from({ length: count }, (_, index) => row(index)) };
+    const row = (index) => (isAlone ? values[0][1][index] : Object.fromEntries(values.map(([name, value]) => [name, value[index]])));
+    return { ...named, instances: Array.from({ length: count }, (_, index) => row(index)) };
   }
-  return { inputs: found.length === 1 ? found[0][1] : Object.fromEntries(found.map(([name, value]) => [name, value])) };
+  return { ...named, inputs: isAlone ? found[0][1] : Object.fromEntries(found) };
 }
 
 const kind = (data) => (data.every((each) => ["number", "bigint"].includes(typeof each)) ? "number" : data.every((each) => typeof each === "boolean") ? "BOOL" : "BYTES");
@@ -145,7 +155,7 @@ const explain = {
   bars: (model) => (model.explains ? "" : "The model has no explainer: see the documentation of its settings."),
   request: (model, tensors) => ({ path: `v1/models/${place(model)}:explain`, headers: JSON_TYPE, body: pretty(v1Body(model, tensors)) }),
   read(_, bytes, model) {
-    const body = JSON.parse(decode(bytes));
+    const body = json(decode(bytes));
     return { outputs: v1Outputs(model, body).filter(Boolean), explanations: body.explanations ?? [] };
   },
 };

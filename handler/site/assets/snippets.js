@@ -6,9 +6,9 @@ import { binary } from "./protocols.js";
 import { address, base, key } from "./network.js";
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-const NUMPY = {
-  BOOL: "bool", UINT8: "uint8", UINT16: "uint16", UINT32: "uint32", UINT64: "uint64", INT8: "int8", INT16: "int16", INT32: "int32",
-  INT64: "int64", FP16: "float16", FP32: "float32", FP64: "float64", BYTES: "object",
+const NUMPY = { // numpy 1.24 has neither np.bool nor np.object
+  BOOL: "bool", UINT8: "np.uint8", UINT16: "np.uint16", UINT32: "np.uint32", UINT64: "np.uint64", INT8: "np.int8",
+  INT16: "np.int16", INT32: "np.int32", INT64: "np.int64", FP16: "np.float16", FP32: "np.float32", FP64: "np.float64", BYTES: "object",
 };
 
 function curl({ path, headers, body }) {
@@ -48,7 +48,7 @@ function triton(model, tensors, kind) {
   const inputs = tensors.flatMap(({ name, datatype, shape, data }, index) => {
     const elements = datatype === "BYTES" ? `[${data.map((each) => (each instanceof Uint8Array ? python(each) : `${JSON.stringify(each)}.encode()`)).join(", ")}]` : python(data);
     return [
-      `array = np.array(${elements}, np.${NUMPY[datatype] ?? "float32"}).reshape(${JSON.stringify(shape)})`,
+      `array = np.array(${elements}, ${NUMPY[datatype] ?? "np.float32"}).reshape(${JSON.stringify(shape)})`,
       `inputs.append(client.InferInput(${JSON.stringify(name)}, ${JSON.stringify(shape)}, "${datatype}"))`,
       `inputs[${index}].set_data_from_numpy(array)`,
     ];
@@ -63,11 +63,22 @@ function triton(model, tensors, kind) {
   ].join("\n");
 }
 
+function isJson(body) {
+  try {
+    return typeof body === "string" && JSON.parse(body) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 function javascript({ path, headers, body }) {
   const lines = Object.entries(headers).map(([name, value]) => `    ${JSON.stringify(name)}: ${JSON.stringify(value)},`);
   if (key()) lines.push("    authorization: `Bearer ${process.env.DRAGOMAN_KEY}`,");
-  const data = typeof body === "string" ? `JSON.stringify(${body.replaceAll("\n", "\n  ")})` : `Uint8Array.from(atob("${binary(body)}"), (c) => c.charCodeAt(0))`;
-  const shown = typeof body === "string" ? "await answer.json()" : "new Uint8Array(await answer.arrayBuffer())";
+  const [data, shown] = isJson(body)
+    ? [`JSON.stringify(${body.replaceAll("\n", "\n  ")})`, "await answer.json()"]
+    : typeof body === "string"
+      ? [JSON.stringify(body), "await answer.text()"] // with NaN, which JSON.stringify makes null and answer.json refuses
+      : [`Uint8Array.from(atob("${binary(body)}"), (c) => c.charCodeAt(0))`, "new Uint8Array(await answer.arrayBuffer())"];
   return [
     `const answer = await fetch("${address(path).href}", {`, '  method: "POST",', "  headers: {", ...lines, "  },", `  body: ${data},`, "});",
     `console.log(${shown});`,

@@ -10,10 +10,18 @@ export const isWhole = (datatype) => WHOLE.test(datatype);
 // Returns a whole number as it is: one that a double cannot hold becomes a BigInt.
 export const whole = (value) => (Number.isSafeInteger(Number(value)) ? Number(value) : BigInt(value));
 
-// Returns the value of a JSON text. Browsers without the source of a number round the whole ones that a double cannot hold.
+const BARE = /"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)/g;
+
+// Returns the value of a JSON text, in which NaN and infinities may be bare, as in V1. Browsers without the source of a
+// number round the whole ones that a double cannot hold.
 export function json(text) {
-  if (!/[[,:\s-]\d{16}/.test(text)) return JSON.parse(text);
-  return JSON.parse(text, (_, value, context) => (typeof value === "number" && /^-?\d{16,}$/.test(context?.source ?? "") ? whole(context.source) : value));
+  const hasBare = /NaN|Infinity/.test(text);
+  if (!hasBare && !/[[,:\s-]\d{16}/.test(text)) return JSON.parse(text);
+  const quoted = hasBare ? text.replace(BARE, (token) => (token.startsWith('"') ? token : `"\\u0000${token}"`)) : text;
+  return JSON.parse(quoted, (_, value, context) => {
+    if (typeof value === "string") return /^\0-?(NaN|Infinity)$/.test(value) ? Number(value.slice(1)) : value;
+    return typeof value === "number" && /^-?\d{16,}$/.test(context?.source ?? "") ? whole(context.source) : value;
+  });
 }
 
 export const count = (shape) => shape.reduce((product, size) => product * size, 1);
@@ -205,6 +213,7 @@ export function toBytes({ datatype, data }) {
     }
     return bytes;
   }
+  if (!WIDE[datatype]) throw new Error(`datatype ${quoted(datatype)} is unknown`);
   const [size, set] = WIDE[datatype];
   const view = new DataView(new ArrayBuffer(size * data.length));
   const form = datatype === "FP16" ? toHalf : datatype === "BF16" ? toBrain : /64$/.test(datatype) && isWhole(datatype) ? BigInt : Number;

@@ -105,18 +105,19 @@ export class Trial {
 
   // Writes the request anew, or why there is none.
   write() {
+    this.request = null;
     let tensors = null;
     let why = "";
     try {
       tensors = this.tensors();
       why = this.protocol.bars(this.model, tensors);
+      if (!why) this.request = this.protocol.request(this.model, tensors);
     } catch (error) {
       why = error.message;
     }
     this.why.textContent = why;
     this.why.classList.toggle("bad", why !== "");
     this.send.disabled = why !== "" || Boolean(this.protocol.offline);
-    this.request = why ? null : this.protocol.request(this.model, tensors);
     const about = el("p", { class: "soft" }, this.protocol.about);
     if (!this.request) return this.panel.replaceChildren(about);
     const written = [["As it is sent", onTheWire(this.request)], ...snippets(this.protocol, this.model, tensors, this.request)];

@@ -4,6 +4,7 @@ The fourth argument is a key, or the folder of the models or of the pictures. It
 playwright. A scenario fails by an assertion, whose text the test shows.
 """
 
+import json
 import re
 import shutil
 import struct
@@ -18,6 +19,7 @@ from playwright.sync_api import Page, Route, expect
 MODELS = ("half_plus_three", "iris", "strings", "passengers", "flowers", "numbers", "species")
 PROTOCOLS = ("V2", "V2 binary", "V1", "GRPS", "Connect")
 ANSWERS = {"half_plus_three": "3.5", "iris": "setosa", "strings": "BYTES", "passengers": "lived", "numbers": "FP32"}
+PROGRAMS = (("Python: tritonclient", ".py"), ("curl", ".sh"), ("Python: requests", ".py"), ("JavaScript", ".mjs"))
 SCREENS = tuple(
     {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
     for scheme in ("light", "dark")
@@ -122,6 +124,69 @@ def digits(url: str, axe: Path, _: str) -> None:
             assert page.locator("#answer .grid td").all_text_contents() == ["9007199254740993"], protocol
         form(page, url, "names")
         checked(page)
+
+
+def forms(url: str, axe: Path, _: str) -> None:
+    """Models with unusual inputs, outputs and signatures get requests that they take, in each protocol."""
+    with browsing(url, axe) as page:
+        for model, value in (("total", "1"), ("named", "6"), ("undescribed", "8"), ("added", "8")):
+            form(page, url, model)
+            for protocol in PROTOCOLS:
+                page.get_by_role("tab", name=protocol, exact=True).click()
+                assert send(page).startswith("200 in "), (model, protocol, page.inner_text("#answer"))
+                assert page.locator("#answer .grid td").all_text_contents() == [value], (model, protocol)
+        page.get_by_label("Send it").check()
+        page.get_by_label("c, row 1").fill("2")
+        for protocol in PROTOCOLS:
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            send(page)
+            assert page.locator("#answer .grid td").all_text_contents() == ["3"], protocol
+        checked(page)
+        form(page, url, "floats")
+        page.get_by_label("INPUT0, row 1").fill("-inf")
+        page.get_by_role("button", name="Add a row").click()
+        page.get_by_label("INPUT0, row 2").fill("nan")
+        for protocol in PROTOCOLS:
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            assert send(page).startswith("200 in "), (protocol, page.inner_text("#answer"))
+            assert page.locator("#answer .grid td").all_text_contents() == ["-Infinity", "NaN"], protocol
+
+
+def wrong(url: str, axe: Path, _: str) -> None:
+    """What a person writes for inputs that are not described is refused in words, and never sent as it was before."""
+    known = {"name": "x", "shape": [1], "datatype": "FP32", "data": [5]}
+    with browsing(url, axe) as page:
+        form(page, url, "undescribed")
+        for protocol, change, text in (
+            ("V2 binary", {"datatype": "FP23"}, "datatype 'FP23' is unknown"),
+            ("V1", {"shape": None}, "'x' has no shape"),
+            ("V1", {"shape": [3]}, "'x' has 1 elements; its shape [3] needs 3"),
+        ):
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            page.get_by_label("inputs as JSON").fill(json.dumps([known]))
+            send(page)
+            page.get_by_label("inputs as JSON").fill(json.dumps([{**known, "data": [99], **change}]))
+            expect(page.locator(".sending")).to_contain_text(text)
+            expect(page.get_by_role("button", name="Send")).to_be_disabled()
+            expect(page.locator(".wire")).to_have_count(0)
+
+
+def programs(url: str, axe: Path, folder: str) -> None:
+    """Leaves the programs that the console writes, for the test to run them."""
+    kept = Path(folder).with_name("programs")
+    kept.mkdir()
+    with browsing(url, axe) as page:
+        for model in ("half_plus_three", "strings", "flags", "floats"):
+            form(page, url, model)
+            if model == "floats":
+                page.get_by_label("INPUT0, row 1").fill("nan")
+            for protocol, languages in (("V2", PROGRAMS), ("V1", PROGRAMS[1:])):
+                page.get_by_role("tab", name=protocol, exact=True).click()
+                for language, ending in languages:
+                    page.get_by_role("tab", name=language).click()
+                    (kept / f"{model}-{protocol}-{len(list(kept.iterdir()))}{ending}").write_text(
+                        page.inner_text(".wire")
+                    )
 
 
 def files(url: str, axe: Path, _: str) -> None:
@@ -413,6 +478,9 @@ SCENARIOS: dict[str, Scenario] = {
         protocols,
         digits,
         failing,
+        forms,
+        wrong,
+        programs,
         files,
         live,
         many,
