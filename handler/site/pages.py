@@ -37,6 +37,8 @@ STATUS_SECONDS, MODEL_SECONDS = "5", "2"
 """Between two looks of an open page. On Lambda each look is an invocation, so pages there begin paused."""
 REMEMBERED: Final = 8
 """Descriptions; callers whose rights differ see different models."""
+PAGES: Final = 4
+"""Pages of the documentation, of half a megabyte each. Making one takes 60 ms."""
 MISSING: Final = (
     '<section class="card narrow"><h1>{title}</h1><p>{text}</p><p><a href="{start}">All models</a></p></section>'
 )
@@ -78,6 +80,7 @@ class _Site:
         self._settings = settings
         self._documents: list[tuple[list[ModelSpec], Mapping[str, Any]]] = []
         self._typed: dict[str, described.TypedModel] = {}
+        self._written: list[tuple[Mapping[str, Any], tuple[Any, ...], str]] = []
 
     def status(self, request: Request) -> StatusView:
         """Returns the status for programs; the page shows the same."""
@@ -119,9 +122,13 @@ class _Site:
 
     def documentation(self, request: Request) -> Response:
         models = {each.name: each.version for each in reversed(self._index(request))}
-        document = self._document(request)
-        page = Documentation(document, _base(request), dict(sorted(models.items())), _start(request))
-        return self._page(request, "API", page.content(), "", kind="docs")
+        document, written = self._document(request), self._written
+        about = (_base(request), dict(sorted(models.items())), _start(request))
+        content = next((text for known, its, text in written if known is document and its == about), None)
+        if content is None:
+            content = Documentation(document, *about).content()
+            self._written = [(document, about, content), *written[: PAGES - 1]]
+        return self._page(request, "API", content, "", kind="docs")
 
     def description(self, request: Request) -> Response:
         document = self._document(request)

@@ -15,7 +15,7 @@ from onnx import helper
 from core.dialects import DIALECTS, GRPS
 from core.dialects.rpcs import RPCS
 from handler.edge.app import App
-from handler.site import described
+from handler.site import described, pages
 from tests.handler.site.asking import ROOT, ask, serving
 from tests.support.publishing import publish
 from tests.support.zoo.models import graph
@@ -214,6 +214,22 @@ def test_models_are_described_once(app: App, monkeypatch: pytest.MonkeyPatch) ->
     assert ask(app, "/v2/models/strings").status == 200
     assert "/v2/models/strings/infer" in ask(app, "/openapi.json").value["paths"]
     assert made == ["iris", "strings"]
+
+
+def test_a_page_of_the_documentation_is_made_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs 60 ms, and anonymous clients ask for it. Another host, prefix or model makes another one."""
+    made: list[str] = []
+    page = pages.Documentation
+    monkeypatch.setattr(pages, "Documentation", lambda *about: (made.append(about[1]), page(*about))[1])
+    first = ask(app, "/docs").text
+    for number in range(pages.PAGES - 1):
+        assert f"http://{number}.example/" in ask(app, "/docs", host=f"{number}.example").text
+    assert ask(app, "/docs").text == first
+    assert len(made) == pages.PAGES
+    assert "/Prod/v2/health/live" in ask(app, "/docs", root="/Prod").text
+    assert ask(app, "/v2/models/iris").status == 200
+    assert "/v2/models/iris/infer" in ask(app, "/docs").text
+    assert len(made) == pages.PAGES + 2
 
 
 @pytest.mark.parametrize(("inputs", "is_typed"), [(10, True), (1000, False)])
