@@ -1,11 +1,11 @@
 """The function of a template: its parameters, time, memory, disk, permissions and settings against what models need."""
 
-import json
 import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,12 +149,28 @@ def _settings(facts: FunctionFacts, place: str) -> Iterator[Finding]:
 
 
 def _policies(facts: FunctionFacts, place: str) -> Iterator[Finding]:
-    """Yields the permissions that inline policies lack. A role of its own, or a policy by name, is not looked into."""
+    """Yields the permissions that inline policies lack. A role of its own is not looked into."""
     policies = facts.properties.get("Policies")
-    statements = [each for each in policies or () if isinstance(each, dict) and "Statement" in each]
-    if not isinstance(policies, list) or len(statements) != len(policies) or "Role" in facts.properties:
+    if not isinstance(policies, list) or "Role" in facts.properties:
         return
-    granted = json.dumps([each["Statement"] for each in statements], default=repr)
+    allowed = [pattern.lower() for policy in policies for pattern in _allowed(policy)]
     for action, without in NEEDED.items():
-        if not any(word in granted for word in (f'"{action}"', '"s3:*"', '"*"', f'"{action[:6]}*"')):
+        if not any(fnmatchcase(action.lower(), pattern) for pattern in allowed):
             yield error("function-permission", place, f"its policies do not grant {action}: {without}", f"add {action}")
+
+
+def _allowed(policy: Any) -> Iterator[str]:
+    """Yields the actions that a policy allows, as patterns.
+
+    What its text does not say counts as every action: a policy by name, and a value that only a deployment knows.
+    """
+    for statement in _listed(policy.get("Statement", UNKNOWN) if isinstance(policy, dict) else UNKNOWN):
+        if not isinstance(statement, dict):
+            yield "*"
+        elif statement.get("Effect") != "Deny":
+            actions = _listed(statement.get("Action", UNKNOWN))
+            yield from (each if isinstance(each, str) else "*" for each in actions)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

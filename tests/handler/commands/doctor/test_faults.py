@@ -20,6 +20,8 @@ HANGS = "import time\nwhile True:\n    time.sleep(1)"
 GREEDY = "kept = []\nwhile True:\n    kept.append(b'x' * 8_000_000)"
 HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return inputs"
 PREDICTS = "def predict(inputs, parameters):\n    return inputs"
+FUNCTION = "AWS::Serverless::Function"
+HANDLER = "handler.aws.lambda_handler"
 LONG = "20261123191523123456"
 """A time in microseconds, which has more digits than the number of a version."""
 
@@ -76,6 +78,12 @@ def bucket(**values: str) -> Callable[[SetUp], object]:
 
 def template(*changes: tuple[str, str], **parameters: str) -> Callable[[SetUp], object]:
     return lambda at: at.template(*changes, **parameters)
+
+
+def policy(statement: str) -> Callable[[SetUp], object]:
+    """Gives the function of a small template one statement of permissions."""
+    text = f"Resources: {{F: {{Type: {FUNCTION}, Properties: {{Handler: {HANDLER}, Policies: [{statement}]}}}}}}"
+    return lambda at: (at.folder / "template.yaml").write_text(text, encoding="utf-8")
 
 
 def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
@@ -285,6 +293,24 @@ FAULTS = [
         "function-permission", "InferenceFunction", "s3:ListBucket", template(("s3:ListBucket", "s3:ListAllMyBuckets"))
     ),
     Fault(
+        "function-permission",
+        "F",
+        "add s3:ListBucket",
+        policy("{Statement: [{Effect: Allow, Action: [s3:Get*, logs:*], Resource: '*'}]}"),
+    ),
+    Fault(
+        "function-permission",
+        "F",
+        "add s3:ListBucket",
+        policy("{Statement: {Effect: Allow, Action: s3:GetObject*, Resource: 'arn:aws:s3:::s3:ListBucket'}}"),
+    ),
+    Fault(
+        "function-permission",
+        "F",
+        "add s3:GetObject",
+        policy("{Statement: [{Effect: Allow, Action: s3:L*}, {Effect: Deny, Action: s3:GetObject, Resource: '*'}]}"),
+    ),
+    Fault(
         "unknown-setting", "InferenceFunction", "DRAGOMAN_PRELOAD", template(("DRAGOMAN_PRELOAD:", "DRAGOMAN_PRELAOD:"))
     ),
     Fault(
@@ -358,6 +384,25 @@ def test_nothing_is_found_in_a_sound_set_up(
     assert (found.code, found.all) == (0, [])
     assert found.report["memory"]["least"] >= 128
     assert found.report["cold_start"]["total"] > 0
+
+
+@pytest.mark.parametrize("sound", [
+    policy("{Statement: [{Effect: Allow, Action: ['s3:Get*', 'S3:LIST?ucket'], Resource: 'arn:aws:s3:::b'}]}"),
+    policy("{Statement: {Effect: Allow, Action: 's3:*', Resource: '*'}}"),
+    policy("{Statement: [{Effect: Allow, NotAction: 'iam:*', Resource: '*'}]}"),
+    policy("{Statement: [{Effect: Allow, Action: !FindInMap [A, b, c], Resource: '*'}]}"),
+    policy("{Statement: !FindInMap [A, b, c]}"),
+    policy("{S3ReadPolicy: {BucketName: b}}"),
+    policy("AmazonS3ReadOnlyAccess"),
+])  # fmt: skip
+def test_nothing_is_found_in_a_sound_template(
+    sound: Callable[[SetUp], object], setup: SetUp, doctor: Callable[[], Findings]
+) -> None:
+    """Each form that CloudFormation and SAM take is read, or is not judged."""
+    sound(setup)
+    found = doctor()
+    assert (found.code, found.all) == (0, [])
+    assert "template.yaml" in found.report["examined"]
 
 
 @pytest.mark.parametrize(
