@@ -3,6 +3,7 @@
 import re
 import shlex
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ MACHINES: Final = {62: "x86_64", 183: "arm64"}
 """The machines of ELF headers (e_machine)."""
 ABI: Final = re.compile(r"\.cpython-3(\d+)-")
 READABLE: Final = 0o004
+UNREADABLE: Final = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile)
+"""What a zip raises that is damaged, encrypted, or not a zip."""
 
 
 class PackedFile(NamedTuple):
@@ -36,7 +39,7 @@ class PackedFile(NamedTuple):
 
 
 class Artifact:
-    """A built function. Raises OSError, zipfile.BadZipFile."""
+    """A built function. Making it and reading it raises one of UNREADABLE."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -110,7 +113,8 @@ def _binaries(artifact: Artifact, where: str, properties: Mapping[str, Any]) -> 
     if module is None:
         return
     machine = MACHINES.get(int.from_bytes(artifact.head(module)[18:20], "little"))
-    wanted = next(iter(properties.get("Architectures") or ["x86_64"])) if properties else machine
+    architectures = properties.get("Architectures") or ["x86_64"]
+    wanted = architectures[0] if properties and isinstance(architectures, list) else machine
     if machine is not None and wanted in MACHINES.values() and machine != wanted:
         what = f"it was built for {machine}, and the template says {wanted}: {module}"
         yield error(

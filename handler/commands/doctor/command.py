@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +47,7 @@ ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
+VALIDATE: Final = "`sam validate` shows the line"
 MISSING: Final = "the folder does not exist"
 UNLISTED: Final = "models: the repository has none to examine"
 
@@ -202,12 +202,18 @@ class Examination:
         where = str(path)
         try:
             document = template.read(path)
+            return self._of_document(document, path)
         except ImportError:
             self._visit.skipped.append(f"{where}: reading YAML needs PyYAML (pip install 'dragoman[doctor]')")
-            return None
         except (template.NotATemplate, OSError) as wrong:
-            self._visit.add([error("template-unreadable", where, str(wrong), "`sam validate` shows the line")])
-            return None
+            self._visit.add([error("template-unreadable", where, str(wrong), VALIDATE)])
+        except template.MISFORMED as wrong:  # its parts can have any form, and be any number of expressions deep
+            what = f"it cannot be computed: {type(wrong).__name__}: {wrong}"
+            self._visit.add([error("template-unreadable", where, what, VALIDATE)])
+        return None
+
+    def _of_document(self, document: Mapping[str, Any], path: Path) -> function.FunctionFacts | None:
+        where = str(path)
         given, problem = function.overrides(path.parent)
         if problem:
             self._visit.add([error("samconfig", "samconfig.toml", problem, "correct it: it is TOML")])
@@ -230,15 +236,15 @@ class Examination:
 
     def _of_artifact(self, path: Path, properties: Mapping[str, Any]) -> None:
         where = str(path)
+        onnx = any(ONNX in version.paths for model in self._models for version in model.versions)
         try:
             built = artifact.Artifact(path)
-        except (OSError, zipfile.BadZipFile) as wrong:
+            self._visit.add(artifact.examine(built, where, properties, onnx=onnx))
+        except artifact.UNREADABLE as wrong:
             cure = "name the folder or the zip that `sam build` makes"
-            self._visit.add([error("artifact-unreadable", where, str(wrong), cure)])
+            self._visit.add([error("artifact-unreadable", where, str(wrong) or type(wrong).__name__, cure)])
             return
         self._visit.examined.append(f"artifact {where} ({built.size / artifact.MB:.0f} MB)")
-        onnx = any(ONNX in version.paths for model in self._models for version in model.versions)
-        self._visit.add(artifact.examine(built, where, properties, onnx=onnx))
 
 
 def _public(uri: str) -> str:

@@ -99,7 +99,8 @@ def overrides(folder: Path) -> tuple[dict[str, str], str]:
 def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | None:
     """Returns the function that serves models. `defaults`: the template's Globals of functions."""
     for name, resource in template.resources.items():
-        own = template.value(resource.get("Properties") or {})
+        computed = template.value(resource.get("Properties"))
+        own = computed if isinstance(computed, dict) else {}
         if resource.get("Type") in KINDS and HANDLERS.fullmatch(str(own.get("Handler", ""))):
             properties = {**template.value(dict(defaults)), **own}
             storage = properties.get("EphemeralStorage") or {}
@@ -141,9 +142,9 @@ def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Fi
 
 
 def _settings(facts: FunctionFacts, place: str) -> Iterator[Finding]:
-    environment = facts.properties.get("Environment") or {}
-    own = environment.get("Variables") or {} if isinstance(environment, dict) else {}
-    known = {name: str(value) for name, value in own.items() if value is not UNKNOWN}
+    environment = facts.properties.get("Environment")
+    own = environment.get("Variables") if isinstance(environment, dict) else None
+    known = {name: str(value) for name, value in own.items() if value is not UNKNOWN} if isinstance(own, dict) else {}
     found, _ = variables.examine(known)
     yield from (each._replace(where=f"{place}, {each.where}") for each in found)
 

@@ -13,6 +13,8 @@ PSEUDO: Final = {
 }  # fmt: skip
 PLAIN: Final = ("Ref", "Condition")
 """The short forms whose long ones have no Fn:: before them."""
+MISFORMED: Final = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What the parts of a template raise that have another form than CloudFormation's."""
 
 
 class NotATemplate(Exception):
@@ -93,7 +95,7 @@ class Expanded:
             function, argument = next(iter(node.items()))
             if function in FUNCTIONS:
                 return FUNCTIONS[function](self, argument)
-            if function.startswith("Fn::"):
+            if str(function).startswith("Fn::"):  # a key of YAML can be a number
                 return UNKNOWN
         return {key: value for key, each in node.items() if (value := self.value(each)) is not None}
 

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
+from zipfile import ZipFile, ZipInfo
 
 import pytest
 
@@ -21,6 +22,7 @@ GREEDY = "kept = []\nwhile True:\n    kept.append(b'x' * 8_000_000)"
 HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return inputs"
 PREDICTS = "def predict(inputs, parameters):\n    return inputs"
 FUNCTION = "AWS::Serverless::Function"
+UNDECIDED = "Conditions: {C: !Equals [!FindInMap [A, b, c], d]}"
 HANDLER = "handler.aws.lambda_handler"
 LONG = "20261123191523123456"
 """A time in microseconds, which has more digits than the number of a version."""
@@ -80,10 +82,45 @@ def template(*changes: tuple[str, str], **parameters: str) -> Callable[[SetUp], 
     return lambda at: at.template(*changes, **parameters)
 
 
-def policy(statement: str) -> Callable[[SetUp], object]:
-    """Gives the function of a small template one statement of permissions."""
-    text = f"Resources: {{F: {{Type: {FUNCTION}, Properties: {{Handler: {HANDLER}, Policies: [{statement}]}}}}}}"
+def small(properties: str, *sections: str, beside: str = "") -> Callable[[SetUp], object]:
+    """Writes a template whose function has these properties. `beside`: those of another function."""
+    function = f"F: {{Type: {FUNCTION}, Properties: {{Handler: {HANDLER}{properties}}}}}"
+    resources = f"Resources: {{Other: {{Type: {FUNCTION}, Properties: {beside or '{}'}}}, {function}}}"
+    return document("\n".join((*sections, resources)))
+
+
+def document(text: str) -> Callable[[SetUp], object]:
     return lambda at: (at.folder / "template.yaml").write_text(text, encoding="utf-8")
+
+
+def policy(statement: str) -> Callable[[SetUp], object]:
+    """Gives the function of a small template one policy."""
+    return small(f", Policies: [{statement}]")
+
+
+def zipped(damage: Callable[[bytearray, ZipInfo], None]) -> Callable[[SetUp], object]:
+    """Packs a built function, and damages its extension module."""
+
+    def plant(at: SetUp) -> None:
+        packed = Path(shutil.make_archive(str(at.folder / "built"), "zip", at.artifact()))
+        with ZipFile(packed) as archive:
+            module = next(each for each in archive.infolist() if each.filename.endswith(".so"))
+        content = bytearray(packed.read_bytes())
+        damage(content, module)
+        packed.write_bytes(content)
+        at.flags += ["--artifact", "built.zip"]
+
+    return plant
+
+
+def spoil(content: bytearray, module: ZipInfo) -> None:
+    """Writes a block of an unknown type behind the file's header, which has 30 bytes and the name."""
+    content[module.header_offset + 30 + len(module.filename)] = 0xFF
+
+
+def encrypt(content: bytearray, module: ZipInfo) -> None:
+    """Sets the flag of encryption in the directory at the end, whose entries have 46 bytes before the name."""
+    content[content.rindex(module.filename.encode()) - 46 + 8] |= 1
 
 
 def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
@@ -323,6 +360,16 @@ FAULTS = [
         lambda at: (at.add("big/1/model.onnx", size=900 << 20), at.template()),
     ),
     Fault("template-unreadable", "template.yaml", "sam validate", template(("Resources:", "Resources: ["))),
+    Fault("template-unreadable", "template.yaml", "sam validate", small(", MemorySize: !If [C, 1]")),
+    Fault("template-unreadable", "template.yaml", "sam validate", small("", "Parameters: [a]")),
+    Fault(
+        "template-unreadable",
+        "template.yaml",
+        "sam validate",
+        small(", MemorySize: !If [A, 1, 2]", "Conditions: {A: !Condition B, B: !Condition A}"),
+    ),
+    Fault("template-unreadable", "template.yaml", "sam validate", document("Resources: {F: &f {Properties: *f}}")),
+    Fault("template-unreadable", "template.yaml", "sam validate", document("[" * 9999)),
     # The built function.
     Fault("artifact-size", "InferenceFunction", "keep models in S3", artifact(lambda at: sparse(at / "weights", 300))),
     Fault("artifact-entry", "InferenceFunction", "sam build", artifact(lambda at: (at / "handler/aws.py").unlink())),
@@ -334,6 +381,8 @@ FAULTS = [
     ),
     Fault("artifact-architecture", "InferenceFunction", "ARCHITECTURE=x86_64", artifact(lambda at: elf(at, ARM64))),
     Fault("artifact-python", "InferenceFunction", "python3.13", artifact(other_python)),
+    Fault("artifact-unreadable", "built.zip", "name the folder", zipped(spoil)),
+    Fault("artifact-unreadable", "built.zip", "name the folder", zipped(encrypt)),
 ]
 
 
@@ -386,7 +435,18 @@ def test_nothing_is_found_in_a_sound_set_up(
     assert found.report["cold_start"]["total"] > 0
 
 
+def built(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
+    """Builds the function before its template is planted."""
+    return lambda at: (at.artifact().rename(at.folder / "built"), plant(at), at.flags.extend(("--artifact", "built")))
+
+
 @pytest.mark.parametrize("sound", [
+    built(small(", Architectures: !Split [',', arm64]")),
+    built(small(", Architectures: [x86_64]")),
+    small(", Environment: {Variables: !If [C, {A: b}, {A: c}]}", UNDECIDED),
+    small(", Environment: !If [C, {Variables: {A: b}}, {}]", UNDECIDED),
+    small("", UNDECIDED, beside="!If [C, {A: 1}, {B: 2}]"),
+    small("", beside="{Body: {responses: {200: {description: d}}}}"),
     policy("{Statement: [{Effect: Allow, Action: ['s3:Get*', 'S3:LIST?ucket'], Resource: 'arn:aws:s3:::b'}]}"),
     policy("{Statement: {Effect: Allow, Action: 's3:*', Resource: '*'}}"),
     policy("{Statement: [{Effect: Allow, NotAction: 'iam:*', Resource: '*'}]}"),
