@@ -216,7 +216,7 @@ class Examination:
         where = str(path)
         given, problem = function.overrides(path.parent)
         if problem:
-            self._visit.add([error("samconfig", "samconfig.toml", problem, "correct it: it is TOML")])
+            self._visit.add([error("samconfig", "samconfig.toml", problem, "correct the file")])
         expanded = template.Expanded(document, given)
         facts = function.find(expanded, (document.get("Globals") or {}).get("Function") or {})
         if facts is None:

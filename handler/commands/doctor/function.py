@@ -1,7 +1,6 @@
 """The function of a template: its parameters, time, memory, disk, permissions and settings against what models need."""
 
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ from core.errors import nearest
 from core.records import NamedTuple
 from handler.commands.doctor import variables
 from handler.commands.doctor.findings import Finding, error, warning
-from handler.commands.doctor.template import UNKNOWN, Expanded
+from handler.commands.doctor.template import UNKNOWN, Expanded, as_text
 from handler.settings import ALIKE
 
 HANDLERS: Final = re.compile(r"(handler|dragoman)\.aws\.lambda_handler")
@@ -29,6 +28,14 @@ DEFAULT_MB: Final = 128
 MEMORY: Final = range(128, 10241)
 STORAGE: Final = range(512, 10241)
 SECONDS: Final = range(1, 901)
+LISTS: Final = ("CommaDelimitedList", "List<")
+"""How the types of parameters begin whose values are lists, with commas between."""
+PAIR: Final = re.compile(
+    r"""(?:ParameterKey=["']?(\w+)["']?,ParameterValue=|(?<!\S)["']?(\w+)["']?=)"""
+    r"""(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|((?:\\.|[^\s"\\])+))"""
+)
+"""A parameter in samconfig.toml, in one of SAM's two forms: its name, and its value in quotes or without spaces."""
+ESCAPED: Final = re.compile(r"\\([ \"'])")
 NEEDED: Final = {
     "s3:GetObject": "no model can be fetched",
     "s3:ListBucket": "no version is found by itself, and a missing model reads as a forbidden one",
@@ -36,12 +43,15 @@ NEEDED: Final = {
 
 
 class FunctionFacts(NamedTuple):
-    """What a template says about the function. Megabytes, seconds. `properties`: all of them, expanded."""
+    """What a template says about the function. `properties`: all of them, expanded.
+
+    Megabytes, seconds; None for a number that only a deployment knows.
+    """
 
     name: str
-    memory: int
-    storage: int
-    timeout: int
+    memory: int | None
+    storage: int | None
+    timeout: int | None
     properties: Mapping[str, Any]
 
 
@@ -54,8 +64,8 @@ def parameters(template: Expanded, given: Mapping[str, str], where: str) -> Iter
             yield error("unknown-parameter", "samconfig.toml", f"the template has no parameter {name}", cure)
     for name, said in template.parameters.items():
         value = template.values.get(name)
-        if value is not None and (problem := _broken(said or {}, str(value))):
-            yield error("parameter-value", f"{where}: {name}", f"is {str(value)!r}", f"set it to {problem}")
+        if value is not None and (problem := _broken(said or {}, value)):
+            yield error("parameter-value", f"{where}: {name}", f"is {value!r}", f"set it to {problem}")
     yield from _rules(template, where)
 
 
@@ -70,13 +80,15 @@ def _rules(template: Expanded, where: str) -> Iterator[Finding]:
 
 
 def _broken(said: Mapping[str, Any], value: str) -> str:
-    """Returns what a parameter's rules expect, "" if the value keeps them."""
-    if "AllowedValues" in said and value not in map(str, said["AllowedValues"]):
-        return f"one of {', '.join(map(str, said['AllowedValues']))}"
-    with suppress(re.error):  # CloudFormation's patterns are Java's
-        if "AllowedPattern" in said and value and not re.fullmatch(str(said["AllowedPattern"]), value):
-            return f"a text like {said['AllowedPattern']}"
-    if said.get("Type") == "Number":
+    """Returns what a parameter's rules expect, "" if the value keeps them. Each member of a list has to keep them."""
+    kind, allowed = str(said.get("Type")), [as_text(each) for each in said.get("AllowedValues") or ()]
+    for each in map(str.strip, value.split(",")) if kind.startswith(LISTS) else (value,):
+        if allowed and each not in allowed:
+            return f"one of {', '.join(allowed)}"
+        with suppress(re.error):  # CloudFormation's patterns are Java's
+            if "AllowedPattern" in said and each and not re.fullmatch(str(said["AllowedPattern"]), each):
+                return f"a text like {said['AllowedPattern']}"
+    if kind == "Number":
         least, most = float(said.get("MinValue", "-inf")), float(said.get("MaxValue", "inf"))
         if not re.fullmatch(r"-?\d+(\.\d+)?", value) or not least <= float(value) <= most:
             return f"a number from {least:g} to {most:g}"
@@ -87,13 +99,38 @@ def overrides(folder: Path) -> tuple[dict[str, str], str]:
     """Returns the parameters of samconfig.toml beside a template, and why it cannot be read."""
     try:
         config = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+        found = {**_section(config, "global"), **_section(config, "deploy")}
+        return dict(_pairs(found.get("parameter_overrides", ""))), ""
     except FileNotFoundError:
         return {}, ""
-    except (OSError, ValueError) as wrong:
+    except (OSError, TypeError, ValueError) as wrong:
         return {}, str(wrong)
-    found = config.get("default", {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
-    pairs = found if isinstance(found, list) else shlex.split(str(found))
-    return {name: value for name, _, value in (str(pair).partition("=") for pair in pairs)}, ""
+
+
+def _section(config: Any, command: str) -> dict[str, Any]:
+    """Returns what the file says of a command. Raises TypeError."""
+    for key in ("default", command, "parameters"):
+        config = config.get(key, {})
+        if not isinstance(config, dict):
+            raise TypeError(f"{key} is {config!r}; expected a table")
+    found: dict[str, Any] = config
+    return found
+
+
+def _pairs(found: Any) -> Iterator[tuple[str, str]]:
+    """Yields names and values of parameter_overrides, as SAM reads them. Raises ValueError."""
+    if isinstance(found, list):
+        for each in found:
+            yield from _pairs(each)
+    elif isinstance(found, dict):
+        for name, value in found.items():
+            yield name, ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    else:
+        pairs = list(PAIR.finditer(str(found)))
+        if not pairs and found and not str(found).startswith("file://"):
+            raise ValueError(f"parameter_overrides is {found!r}; expected Name=value")
+        for pair in pairs:
+            yield pair[1] or pair[2], ESCAPED.sub(r"\1", pair[pair.lastindex or 0])
 
 
 def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | None:
@@ -103,19 +140,21 @@ def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | Non
         own = computed if isinstance(computed, dict) else {}
         if resource.get("Type") in KINDS and HANDLERS.fullmatch(str(own.get("Handler", ""))):
             properties = {**template.value(dict(defaults)), **own}
-            storage = properties.get("EphemeralStorage") or {}
+            storage = properties.get("EphemeralStorage")
             return FunctionFacts(
                 name,
                 _number(properties.get("MemorySize"), DEFAULT_MB),
-                _number(storage.get("Size") if isinstance(storage, dict) else None, STORAGE[0]),
+                _number(storage.get("Size") if isinstance(storage, dict) else storage, STORAGE[0]),
                 _number(properties.get("Timeout"), DEFAULT_SECONDS),
                 properties,
             )
     return None
 
 
-def _number(value: Any, default: int) -> int:
-    return int(value) if re.fullmatch(r"\d+", str(value)) else default
+def _number(value: Any, default: int) -> int | None:
+    if value is None:
+        return default
+    return int(value) if re.fullmatch(r"\d+", str(value)) else None
 
 
 def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Finding]:
@@ -125,7 +164,7 @@ def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Fi
     own = events.values() if isinstance(events, dict) else ()  # of the kind Api, they make a gateway by themselves
     kinds = [str(each.get("Type")) for each in (*template.resources.values(), *own) if isinstance(each, dict)]
     limits = [(GATEWAYS[kind], kind) for kind in kinds if kind in GATEWAYS]
-    if limits and facts.timeout > min(limits)[0]:
+    if limits and facts.timeout is not None and facts.timeout > min(limits)[0]:
         seconds, kind = min(limits)
         what = f"Timeout is {facts.timeout} s, and the gateway ({kind}) answers 504 after {seconds}"
         cure = f"set it to {seconds}; longer work needs a function URL. A load goes on in the next request"
@@ -135,7 +174,7 @@ def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Fi
         ("EphemeralStorage", facts.storage, STORAGE),
         ("Timeout", facts.timeout, SECONDS),
     ):
-        if value not in allowed:
+        if value is not None and value not in allowed:
             yield error("function-limit", place, f"{name} is {value}", f"set it to {allowed[0]} up to {allowed[-1]}")
     yield from _settings(facts, place)
     yield from _policies(facts, place)
@@ -144,7 +183,9 @@ def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Fi
 def _settings(facts: FunctionFacts, place: str) -> Iterator[Finding]:
     environment = facts.properties.get("Environment")
     own = environment.get("Variables") if isinstance(environment, dict) else None
-    known = {name: str(value) for name, value in own.items() if value is not UNKNOWN} if isinstance(own, dict) else {}
+    known = (
+        {name: as_text(value) for name, value in own.items() if value is not UNKNOWN} if isinstance(own, dict) else {}
+    )
     found, _ = variables.examine(known)
     yield from (each._replace(where=f"{place}, {each.where}") for each in found)
 

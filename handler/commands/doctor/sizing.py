@@ -77,17 +77,17 @@ def of_settings(settings: Settings, measured: Mapping[str, Any]) -> Iterator[Fin
 def of_function(facts: FunctionFacts, measured: Mapping[str, Any], size: int, where: str) -> Iterator[Finding]:
     """Yields limits of the function that the measured models do not fit into. `size`: bytes of the largest version."""
     place, advice, start = f"{where}: {facts.name}", measured.get("memory") or {}, measured.get("cold_start") or {}
-    if advice and facts.memory < advice["least"]:
+    if advice and facts.memory is not None and facts.memory < advice["least"]:
         what = f"MemorySize is {facts.memory} MB, and the largest model needs {advice['least']} MB"
         yield error(
             "function-memory", place, what, f"set it to {advice['least']} ({advice['all']} for all models at once)"
         )
-    if start and start["total"] > facts.timeout:
+    if start and facts.timeout is not None and start["total"] > facts.timeout:
         what = (
             f"Timeout is {facts.timeout} s, and a first request for {start['model']} takes {start['total']:.1f} s here"
         )
         yield warning("function-timeout", place, what, "raise it, or load the model before requests (Initialization)")
-    if size * TMP > facts.storage * MIB:
+    if facts.storage is not None and size * TMP > facts.storage * MIB:
         what = f"EphemeralStorage is {facts.storage} MB, and the largest model's files take {size // MIB} MB"
         yield error("function-storage", place, what, f"set it to at least {int(size * TMP / MIB) + 1}")
     if start and start["init"] > INIT_SECONDS:

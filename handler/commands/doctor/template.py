@@ -65,6 +65,11 @@ def _yaml(text: str) -> Any:
         raise ValueError(wrong) from None
 
 
+def as_text(value: Any) -> str:
+    """Returns a scalar as CloudFormation converts it where it expects a text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Expanded:
     """A template with parameters. `given`: values by parameter, over the template's defaults."""
 
@@ -72,8 +77,10 @@ class Expanded:
         self.parameters: Mapping[str, Any] = document.get("Parameters") or {}
         self.rules: Mapping[str, Any] = document.get("Rules") or {}
         self._conditions: Mapping[str, Any] = document.get("Conditions") or {}
-        defaults = {name: str(each["Default"]) for name, each in self.parameters.items() if "Default" in (each or {})}
-        self.values: dict[str, Any] = {**defaults, **given}
+        defaults = {
+            name: as_text(each["Default"]) for name, each in self.parameters.items() if "Default" in (each or {})
+        }
+        self.values: dict[str, str] = {**defaults, **given}
         found = {name: each for name, each in document["Resources"].items() if isinstance(each, dict)}
         self.resources = {name: each for name, each in found.items() if self._exists(each)}
 
@@ -116,7 +123,7 @@ def _if(template: Expanded, argument: Sequence[Any]) -> Any:
 
 def _equals(template: Expanded, argument: Sequence[Any]) -> Any:
     first, second = map(template.value, argument)
-    return UNKNOWN if UNKNOWN in (first, second) else str(first) == str(second)
+    return UNKNOWN if UNKNOWN in (first, second) else as_text(first) == as_text(second)
 
 
 def _not(template: Expanded, argument: Sequence[Any]) -> Any:
@@ -139,14 +146,14 @@ def _sub(template: Expanded, argument: Any) -> Any:
 
     def one(found: "re.Match[str]") -> str:
         value = template.value(own[found[1]]) if found[1] in own else template.ref(found[1])
-        return found[0] if value is UNKNOWN or value is None else str(value)
+        return found[0] if value is UNKNOWN or value is None else as_text(value)
 
     return re.sub(r"\$\{([^!}]+)\}", one, text)
 
 
 def _join(template: Expanded, argument: Sequence[Any]) -> Any:
     parts = template.value(argument[1])
-    return UNKNOWN if not isinstance(parts, list) or UNKNOWN in parts else str(argument[0]).join(map(str, parts))
+    return UNKNOWN if not isinstance(parts, list) or UNKNOWN in parts else str(argument[0]).join(map(as_text, parts))
 
 
 FUNCTIONS: Final[dict[str, Callable[[Expanded, Any], Any]]] = {

@@ -23,6 +23,7 @@ HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return
 PREDICTS = "def predict(inputs, parameters):\n    return inputs"
 FUNCTION = "AWS::Serverless::Function"
 UNDECIDED = "Conditions: {C: !Equals [!FindInMap [A, b, c], d]}"
+MEMORY = "Type: Number, Default: 64"
 HANDLER = "handler.aws.lambda_handler"
 LONG = "20261123191523123456"
 """A time in microseconds, which has more digits than the number of a version."""
@@ -91,6 +92,17 @@ def small(properties: str, *sections: str, beside: str = "") -> Callable[[SetUp]
 
 def document(text: str) -> Callable[[SetUp], object]:
     return lambda at: (at.folder / "template.yaml").write_text(text, encoding="utf-8")
+
+
+def configured(config: str, **parameters: str) -> Callable[[SetUp], object]:
+    """Writes samconfig.toml beside a template with these parameters, in which Memory is the function's."""
+    declared = ", ".join(f"{name}: {{{rules}}}" for name, rules in ({"Memory": MEMORY} | parameters).items())
+    plant = small(", MemorySize: !Ref Memory", f"Parameters: {{{declared}}}")
+    return lambda at: (plant(at), (at.folder / "samconfig.toml").write_text(config, encoding="utf-8"))
+
+
+def overridden(pairs: str, **parameters: str) -> Callable[[SetUp], object]:
+    return configured(f"[default.deploy.parameters]\nparameter_overrides = {pairs}", **parameters)
 
 
 def policy(statement: str) -> Callable[[SetUp], object]:
@@ -369,7 +381,20 @@ FAULTS = [
         small(", MemorySize: !If [A, 1, 2]", "Conditions: {A: !Condition B, B: !Condition A}"),
     ),
     Fault("template-unreadable", "template.yaml", "sam validate", document("Resources: {F: &f {Properties: *f}}")),
-    Fault("template-unreadable", "template.yaml", "sam validate", document("[" * 9999)),
+    Fault("template-unreadable", "template.yaml", "sam validate", document("[" * 999)),
+    Fault("samconfig", "samconfig.toml", "correct the file", overridden("'Memory'", Memory="Default: 512")),
+    Fault(
+        "samconfig",
+        "samconfig.toml",
+        "correct the file",
+        configured("default = 'x'", Memory="Default: 512"),
+    ),
+    Fault(
+        "parameter-value",
+        "Zones",
+        "set it to one of a, b",
+        overridden("'Memory=512 Zones=a,d'", Zones="Type: CommaDelimitedList, AllowedValues: [a, b]"),
+    ),
     # The built function.
     Fault("artifact-size", "InferenceFunction", "keep models in S3", artifact(lambda at: sparse(at / "weights", 300))),
     Fault("artifact-entry", "InferenceFunction", "sam build", artifact(lambda at: (at / "handler/aws.py").unlink())),
@@ -447,6 +472,28 @@ def built(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
     small(", Environment: !If [C, {Variables: {A: b}}, {}]", UNDECIDED),
     small("", UNDECIDED, beside="!If [C, {A: 1}, {B: 2}]"),
     small("", beside="{Body: {responses: {200: {description: d}}}}"),
+    lambda at: (python(HEAVY)(at), small(", MemorySize: !FindInMap [Sizes, a, b]")(at)),
+    lambda at: (
+        at.add("big/1/model.onnx", size=900 << 20), small(", EphemeralStorage: {Size: !FindInMap [A, b, c]}")(at)
+    ),
+    small(
+        ", MemorySize: !If [IsOpen, 1024, 64]",
+        "Parameters: {Open: {Type: String, AllowedValues: ['true', 'false'], Default: true}}",
+        "Conditions: {IsOpen: !Equals [!Ref Open, !Sub '${Open}']}",
+    ),
+    overridden(
+        "'ParameterKey=Memory,ParameterValue=512 ParameterKey=A,ParameterValue=\"b c\"'",
+        A="AllowedValues: [b c]",
+    ),
+    overridden('"Memory=512 Who=O\'Brien"', Who="AllowedValues: [\"O'Brien\"]"),
+    overridden('"Memory=512 A=\'b c\' B=d\\\\ e"', A="AllowedValues: [b c]", B="AllowedValues: [d e]"),
+    overridden("['Memory=512', 'Open=true']", Open="AllowedValues: [true, false]"),
+    overridden("{Memory = 512, Zones = ['a', 'b']}", Zones="Type: CommaDelimitedList, AllowedValues: [a, b, c]"),
+    configured("[default.global.parameters]\nparameter_overrides = 'Memory=512'"),
+    configured(
+        "[default.global.parameters]\nparameter_overrides = 'Memory=1'\n"
+        "[default.deploy.parameters]\nparameter_overrides = 'Memory=512'"
+    ),
     policy("{Statement: [{Effect: Allow, Action: ['s3:Get*', 'S3:LIST?ucket'], Resource: 'arn:aws:s3:::b'}]}"),
     policy("{Statement: {Effect: Allow, Action: 's3:*', Resource: '*'}}"),
     policy("{Statement: [{Effect: Allow, NotAction: 'iam:*', Resource: '*'}]}"),
