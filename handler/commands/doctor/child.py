@@ -19,13 +19,12 @@ from handler.lifecycle import memory
 LONGEST = 4096
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     result = _load(*arguments) if arguments else _init()
     out.write(json.dumps(result))
     out.close()
-    return 0
 
 
 def _init() -> dict[str, Any]:
@@ -100,4 +99,5 @@ def _cause(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
+    os._exit(0)  # an exit would wait for the threads of the model

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, Final
@@ -45,7 +46,8 @@ def initialisation(environ: Mapping[str, str], limits: LoadLimits) -> dict[str, 
 
     The first of two imports may compile modules and read them from the disk. An artifact has compiled ones.
     """
-    more = {"AWS_LAMBDA_FUNCTION_NAME": "doctor", "DRAGOMAN_PRELOAD": ""}
+    # The function makes the folder of its payload log.
+    more = {"AWS_LAMBDA_FUNCTION_NAME": "doctor", "DRAGOMAN_PRELOAD": "", "DRAGOMAN_PAYLOAD_LOG": ""}
     answers = [_run([], {**environ, **more}, limits).answer for _ in range(2)]
     return min(filter(None, answers), key=lambda each: float(each["seconds"]), default={})
 
@@ -61,9 +63,10 @@ def examine(
 
     `tell`: gets the name of each before its load.
     """
-    with TemporaryDirectory(prefix="dragoman-doctor-") as cache:
+    with TemporaryDirectory(prefix="dragoman-doctor-") as folder:
         # What is in the server's own cache would not be fetched, and so not be measured.
-        own = {**environ, "DRAGOMAN_CACHE": cache, "DRAGOMAN_CACHE_SHARED": "", "DRAGOMAN_PRELOAD": ""}
+        own = {**environ, "DRAGOMAN_CACHE": f"{folder}/cache", "DRAGOMAN_CACHE_SHARED": "", "DRAGOMAN_PRELOAD": ""}
+        own["TMPDIR"] = folder  # a child does not remove its temporary files
         for model in models:
             for version in model.versions:
                 tell(f"{model.name}/{version.folder}")
@@ -111,7 +114,8 @@ def _run(arguments: list[str], environ: Mapping[str, str], limits: LoadLimits) -
 def _waited(process: "subprocess.Popen[bytes]", limits: LoadLimits) -> str:
     """Waits for the end, and ends what passes a limit. Returns which one, "" for none.
 
-    Ctrl-C does not reach the child, which is in a session of its own: it is ended whatever ends the wait.
+    Ctrl-C does not reach the child, which is in a session of its own: it is ended whatever ends the wait, with all that
+    the model has started there.
     """
     deadline = within(limits.seconds)
     try:
@@ -123,9 +127,9 @@ def _waited(process: "subprocess.Popen[bytes]", limits: LoadLimits) -> str:
                 return f"its process took {used // MB} MB of memory, and may take {limits.memory // MB} MB"
             time.sleep(LOOK)
     finally:
-        if process.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS refuses a group that has ended
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
     return ""
 
 

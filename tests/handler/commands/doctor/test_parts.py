@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from handler.cli import main
-from handler.commands.doctor import bucket, child, cures, function, layout, permissions, sizing, template, tree
+from handler.commands.doctor import bucket, child, cures, function, layout, loads, permissions, sizing, template, tree
 from handler.commands.doctor.findings import Visit
 from handler.settings import Settings
 from handler.stores import File
@@ -272,6 +272,40 @@ def test_the_child_measures_and_explains(setup: SetUp) -> None:
     setup.add("typo/1/model.py", "x = 1\ndef")
     assert child._load("typo", "1")["cause"].startswith("model.py, line 2: SyntaxError")
     assert child._init()["bytes"] > 0
+
+
+LEAVING = """
+import subprocess, tempfile, threading, time
+kept = tempfile.TemporaryDirectory()
+pipe = open({pipe!r}, "w")
+print(kept.name, file=pipe, flush=True)
+subprocess.Popen(["sleep", "1000"], stdout=pipe)
+threading.Thread(target=time.sleep, args=(1000,)).start()
+def predict(inputs, parameters):
+    return inputs
+"""
+
+
+def test_what_a_model_starts_ends_with_its_load(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """Its threads do not make the load fail; its processes and its temporary files do not outlive it."""
+    pipe = setup.folder / "pipe"
+    os.mkfifo(pipe)
+    setup.add("code/1/model.py", LEAVING.format(pipe=str(pipe)))
+    setup.loads()
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        assert doctor().all == []
+        os.set_blocking(reader.fileno(), True)
+        kept = Path(reader.read().strip())  # ends with the last process that could write
+    assert kept.is_absolute()
+    assert not kept.exists()
+
+
+def test_the_measured_import_makes_no_folder(setup: SetUp) -> None:
+    """The function makes that of its payload log."""
+    log = setup.folder / "log"
+    environ = {**os.environ, "DRAGOMAN_PAYLOAD_LOG": str(log)}
+    assert loads.initialisation(environ, loads.LoadLimits(60, None))["bytes"] > 0
+    assert not log.exists()
 
 
 OF_RUNTIME = (
