@@ -75,6 +75,9 @@ def examine(settings: Settings) -> tuple[list[Finding], Tree | None]:
     tree = grouped([file for file in files if file.path])
     if not tree.models and not tree.loose:
         return [*found, _empty(client, place, uri)], None
+    if pages[-1].following is not None:
+        tree.models.pop(files[-1].path.partition("/")[0], None)  # it may have more files
+        tree = tree._replace(is_whole=False)
     return found, tree
 
 

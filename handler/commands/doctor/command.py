@@ -49,6 +49,7 @@ LOOSE: Final = "models: the repository may be one model's folder, of which `drag
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
 VALIDATE: Final = "`sam validate` shows the line"
 MISSING: Final = "the folder does not exist"
+CUT: Final = f"models: those after the first {bucket.MOST:,} objects of the bucket"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
@@ -165,7 +166,10 @@ class Examination:
         found, self._models = model_files.examine(settings, repository, files, folders)
         self._visit.add(found)
         self._visit.examined.append(counted(len(self._models), "model"))
-        self._visit.add(variables.named_models(settings, list(files.models)))
+        if files.is_whole:
+            self._visit.add(variables.named_models(settings, list(files.models)))
+        else:
+            self._visit.skipped.append(CUT)
         self._load(settings, environ)
 
     def _load(self, settings: Settings, environ: Mapping[str, str]) -> None:

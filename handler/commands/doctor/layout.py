@@ -81,7 +81,7 @@ def of_model(tree: Tree, where: str) -> Finding | None:
 
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
     """Yields the faults of the folders. `where`: the repository, as the user named it."""
-    if not tree.models and not any(_is_model(file.path) for file in tree.loose):
+    if tree.is_whole and not tree.models and not any(_is_model(file.path) for file in tree.loose):
         cure = f"`dragoman push FOLDER {NamedRepository(where).path('NAME')}` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)
     at = NamedRepository(where)

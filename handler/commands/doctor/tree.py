@@ -16,10 +16,14 @@ REPAIR: Final = "remove it, or repair the link"
 
 
 class Tree(NamedTuple):
-    """`models`: the files of each folder by its name, with paths relative to it. `loose`: the files beside them."""
+    """`models`: the files of each folder by its name, with paths relative to it. `loose`: the files beside them.
+
+    `is_whole`: the repository has no other ones.
+    """
 
     models: dict[str, list[File]]
     loose: list[File]
+    is_whole: bool = True
 
 
 def grouped(files: Sequence[File]) -> Tree:

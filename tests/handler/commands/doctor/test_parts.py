@@ -17,8 +17,21 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from core.errors import counted
 from handler.cli import main
-from handler.commands.doctor import bucket, child, cures, function, layout, loads, permissions, sizing, template, tree
+from handler.commands.doctor import (
+    bucket,
+    child,
+    command,
+    cures,
+    function,
+    layout,
+    loads,
+    permissions,
+    sizing,
+    template,
+    tree,
+)
 from handler.commands.doctor.findings import Visit
 from handler.settings import Settings
 from handler.stores import File
@@ -173,6 +186,30 @@ def test_a_bucket_of_another_region_costs_a_request(
     found = doctor()
     assert [(each["code"], each["cure"]) for each in found.all] == [("region", "set AWS_REGION=eu-north-1")]
     assert found.code == 0
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1, []), (3, ["a"]), (5, ["a", "b"])])
+def test_a_long_listing_ends_before_an_incomplete_model(
+    most: int,
+    kept: list[str],
+    setup: SetUp,
+    doctor: Callable[[], Findings],
+    stand_in: s3_stand_in.StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Models that were not listed are not missing: the report says where the listing ended."""
+    for name in "abcd":
+        stand_in.put(f"p/{name}/1/a.bin", b"")
+        stand_in.put(f"p/{name}/1/model.onnx", b"")
+    monkeypatch.setattr(bucket, "MOST", most)
+    listing = s3_stand_in.Handler._listing
+    monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda self, query: listing(self, {**query, "max-keys": "1"}))
+    setup.set(**stand_in.variables(), DRAGOMAN_PRELOAD="d")
+    setup.repository = "s3://bucket/p"
+    found = doctor()
+    assert found.all == []
+    assert counted(len(kept), "model") in found.report["examined"]
+    assert command.CUT in found.report["skipped"]
 
 
 ROLE = "arn:aws:iam::123456789012:role/team/server"
