@@ -17,6 +17,7 @@ from handler.settings.model import FILE
 from handler.settings.triton import FILE as TRITON
 from handler.stores import File
 from handler.stores.directory import is_name
+from handler.stores.paths import expanded
 
 ONNX: Final = ".onnx"
 CONVERT: Final = "`dragoman convert` makes an ONNX model of it: docs/convert.md"
@@ -32,6 +33,9 @@ FOREIGN: Final = {
 SETTINGS: Final = (FILE, TRITON)
 NOT_OURS: Final = frozenset(("settings.json", "config.json", "setup.py"))
 """Names near to ours that mean something else: settings.json is MLServer's file for a whole server."""
+
+COPIES: Final = ("~", ".bak", ".orig", ".example")
+"""Endings of files that are kept on purpose, or by an editor: the cure would let servers read them."""
 
 
 class NamedRepository(NamedTuple):
@@ -73,10 +77,11 @@ def of_model(tree: Tree, where: str) -> Finding | None:
     marker = next((path for path in paths if _is_version_file(path)), None)
     if marker is None:
         return None
-    parent, _, name = where.rstrip("/").rpartition("/")
-    cure = f"name the folder above it: {parent or '.'}, whose model is {name!r}"
+    place = where if "://" in where else os.path.abspath(expanded(where))  # noqa: PTH100 - of `..`, too
+    parent, _, name = place.rstrip("/").rpartition("/")
+    cure = f"name the folder above it: {parent or '/'}, whose model is {name!r}"
     what = f"this is a model's folder and not a repository: it has {marker}"
-    return error("not-a-repository", where, what, f"{cure}, or set DRAGOMAN_MODEL_NAME={name}")
+    return error("not-a-repository", where, what, f"{cure}, or set DRAGOMAN_MODEL_NAME={shlex.quote(name)}")
 
 
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
@@ -131,12 +136,13 @@ def _misnamed_settings(at: NamedRepository, name: str, files: Sequence[File]) ->
     for path in sorted(paths):
         folder, _, last = path.rpartition("/")
         prefix = f"{folder}/" if folder else ""
-        if last in SETTINGS or last in NOT_OURS or (folder and not VERSION.fullmatch(folder)):
+        ours = (FILE,) if folder else SETTINGS  # a server looks for Triton's in the model's folder alone
+        if last in SETTINGS or last in NOT_OURS or last.endswith(COPIES) or (folder and not VERSION.fullmatch(folder)):
             continue
-        meant = nearest(last.lower(), SETTINGS, ALIKE)
+        meant = nearest(last.lower(), ours, ALIKE)
         if meant and prefix + meant not in paths:
             cure = at.moved(f"{name}/{path}", f"{name}/{prefix}{meant}")
-            yield error("settings-name", f"{name}/{path}", f"nobody reads it; did you mean {meant}?", cure)
+            yield warning("settings-name", f"{name}/{path}", f"nobody reads it; did you mean {meant}?", cure)
 
 
 def _twice(name: str, folders: Sequence[Version]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Final
 from core.errors import ModelNotLoadable, ServingError
 from core.records import NamedTuple
 from handler.commands.doctor import layout
-from handler.commands.doctor.findings import Finding, error, expected, note, warning
+from handler.commands.doctor.findings import ERROR, Finding, error, expected, note, warning
 from handler.commands.doctor.logged import listening
 from handler.commands.doctor.tree import Tree
 from handler.lifecycle.repository import MARKERS, Listing, Repository, Version, folders_of
@@ -56,9 +56,8 @@ def examine(
             own = [*_own(settings, repository, name, files)]
             found += own
             if not any(each.code == "settings-value" for each in own):
-                served = _served(
-                    repository, settings.repository, (name, files), found, {_model_of(each) for each in (*known, *own)}
-                )
+                ill = {_model_of(each) for each in (*known, *own) if each.severity == ERROR}
+                served = _served(repository, settings.repository, (name, files), found, ill)
                 models += [served] if served is not None else []
     found += [each for served in models for each in _coded(settings, served)]
     return found, models

@@ -237,6 +237,7 @@ FAULTS = [
         "wine/model_settings.json",
         "mv -n models/wine/model_settings.json models/wine/model-settings.json",
         settings({}, "wine/model_settings.json"),
+        "warning",
     ),
     # The settings of models.
     Fault("unknown-key", "wine/model-settings.json", "rename", settings({"canry": {}}), "warning"),
@@ -428,6 +429,8 @@ def sample_folder(at: SetUp) -> None:
     shutil.copytree(ROOT / "models", at.models, dirs_exist_ok=True, ignore=shutil.ignore_patterns("make.py"))
     at.add("code/1/model.py", PREDICTS)
     at.add("wine/model-settings.json", {"version_policy": {"all": {}}, "canary": {"2": 0.1}})
+    for name in ("model-settings.json~", "model-settings.json.bak", "model-settings.json.example", "1/config.txt"):
+        at.add(f"wine/{name}")
     at.add("wine/2/model.onnx", zoo.adds(2).SerializeToString())
     at.loads()
 

@@ -610,6 +610,26 @@ def test_a_cure_runs_where_doctor_ran(uri: str, cure: str, monkeypatch: pytest.M
     assert layout.NamedRepository(uri).moved("a/1/a b.onnx", "a/1/model.onnx") == cure
 
 
+@pytest.mark.parametrize("where", [".", "../big iris", "../../models/big iris/"])
+def test_the_cure_of_a_models_folder_names_the_one_above(
+    where: str, setup: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it was named; `.` is not a model's name."""
+    folder = setup.models / "big iris"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    found = layout.of_model(tree.grouped([File("1/model.onnx", 7)]), where)
+    assert found is not None
+    above, _, name = found.cure.partition(", whose model is 'big iris', or set ")
+    assert (above, name) == (f"name the folder above it: {setup.models}", "DRAGOMAN_MODEL_NAME='big iris'")
+
+
+def test_a_misnamed_file_hides_no_missing_version(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """The name of the settings is a warning, and without a version the model is not served."""
+    setup.add("grape/model_settings.json", "{}")
+    assert [each["code"] for each in doctor().all] == ["no-version", "settings-name"]
+
+
 def test_a_misnamed_version_gets_a_free_number(setup: SetUp, doctor: Callable[[], Findings]) -> None:
     """Version 1 is there, and is served."""
     setup.add("wine/v1/model.onnx")
