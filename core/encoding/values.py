@@ -90,6 +90,19 @@ def array_of(flat: Sequence[Any], dtype: DTypeLike) -> NDArray[Any]:
     return found
 
 
+def listed(array: NDArray[Any]) -> list[Any]:
+    """Returns an array as lists. Raises InvalidInput for texts whose numbers are not characters, as a file can have.
+
+    >>> listed(np.array(["a"]))
+    ['a']
+    """
+    try:
+        found: list[Any] = array.tolist()
+    except (SystemError, ValueError):  # numpy's, for a number beyond Unicode's last character
+        raise InvalidInput("an array of texts has a number that is not a character") from None
+    return found
+
+
 def _from_list(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
     """Returns the elements, whose types are `kinds`."""
     if kinds <= {int, float}:

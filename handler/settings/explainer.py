@@ -40,13 +40,13 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BF16, FP32, DataType, NDArray
-from core.encoding.values import from_values
+from core.encoding.values import from_values, listed
 from core.errors import InvalidInput, counted, shown
 from core.explain import explanation, shapley
 from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
 from core.records import NamedTuple
-from core.tensor import TensorSpec, is_column, listed
+from core.tensor import TensorSpec, is_column
 from handler.settings.checked import Wrong, an_object, is_below, size_of, texts
 
 MOST_BACKGROUND: Final = 1000

@@ -2,6 +2,9 @@
 
 import math
 import struct
+import sys
+import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -10,9 +13,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from core import tensor as tensor_module
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput
-from core.tensor import COPIED, MAX_RANK, Tensor, TextTensor, checked_shape, from_raw, is_possible, to_raw
+from core.tensor import (
+    COPIED,
+    MAX_RANK,
+    Tensor,
+    TextTensor,
+    checked_shape,
+    flat_texts,
+    from_raw,
+    is_possible,
+    objects,
+    to_raw,
+)
 from tests.support.samples import SHAPES, sample
 
 
@@ -113,8 +128,48 @@ def test_many_texts_come_back_as_they_were() -> None:
     elements = [b"%d" % number for number in range(COPIED // 8)]
     tensor = from_raw("x", BYTES, (len(elements),), framed(*elements))
     assert (tensor.texts, tensor.array.tolist()) == (None, elements)
-    texts = TextTensor("x", np.array([*map(bytes.decode, elements)], object))
+    assert bytes(to_raw(tensor.reshaped((2, -1)))) == framed(*elements)
+    texts = TextTensor("x", np.array([*map(bytes.decode, elements)], object).reshape(2, -1))
     assert bytes(to_raw(texts)) == framed(*elements)
+    assert (texts.array.shape, texts.array.reshape(-1).tolist()) == (texts.shape, elements)
+
+
+MANY: Final = objects(["\u00e9"] * 4096)
+ENCODED: Final = TextTensor("x", MANY).array
+
+
+@pytest.mark.parametrize("work", [
+    lambda: TextTensor("x", MANY).array,
+    lambda: to_raw(TextTensor("x", MANY)),
+    lambda: to_raw(Tensor("x", BYTES, ENCODED)),
+    lambda: flat_texts(Tensor("x", BYTES, ENCODED)),
+], ids=["array", "texts to_raw", "to_raw", "flat_texts"])  # fmt: skip
+def test_other_threads_run_while_many_elements_are_converted(
+    work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They can run between the steps of Python code, and one call of C's would convert all elements in one step."""
+    monkeypatch.setattr(tensor_module, "TOGETHER", 16)
+    steps: list[str] = []
+    sys.setprofile(lambda _frame, event, _of: steps.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    assert len(steps) > MANY.size // 16
+
+
+def test_elements_that_are_cut_take_little_more_memory_than_they_need() -> None:
+    """A view of each element, until all are cut, would take five times the memory of a short one."""
+    count = COPIED // 5
+    raw = framed(b"\xff\0") * count
+    tracemalloc.start()
+    try:
+        tensor = from_raw("x", BYTES, (count,), raw)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert tensor.array[-1] == b"\xff\0"
+    assert peak < 2 * count * (sys.getsizeof(b"\xff\0") + 8)
 
 
 def test_texts_are_bytes_for_whoever_asks_for_an_array() -> None:

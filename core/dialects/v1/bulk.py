@@ -16,11 +16,12 @@ from core.dialects.v1.request import V1Question, find_signature
 from core.dtype import BYTES, NDArray
 from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
+from core.encoding.values import listed
 from core.errors import InvalidInput, shown
 from core.operations import Infer, ModelSpec
 from core.records import NamedTuple
 from core.signature import Signature
-from core.tensor import Tensor, listed
+from core.tensor import Tensor
 
 COMMA: Final = ord(",")
 BLANK: Final = ord(" ")

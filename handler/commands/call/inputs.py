@@ -8,10 +8,10 @@ import numpy as np
 
 from core.dialects.v1.values import flattened
 from core.dtype import BF16, BOOL, BYTES, FP32, FP64, INT64, DataType, of_array
-from core.encoding.values import from_values
+from core.encoding.values import from_values, listed
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
-from core.tensor import MAX_RANK, Tensor, TensorSpec, as_column, listed, objects
+from core.tensor import MAX_RANK, Tensor, TensorSpec, as_column, objects
 from handler.commands.call import files, samples
 from handler.commands.call.served import CalledModel, hint
 from handler.commands.options import CommandOptions

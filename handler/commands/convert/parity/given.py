@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from core.dialects.platforms.table import are_names
 from core.dtype import BY_ONNX, BYTES
+from core.encoding.values import listed
 from core.errors import counted, shown
 from core.records import NamedTuple
-from core.tensor import listed
 from handler.backends.onnx_file import Value
 from handler.commands.call import files
 from handler.commands.refused import Refused
