@@ -1,4 +1,4 @@
-"""Text to objects and numpy arrays, and back: with `simd` and `keys`, the only module that knows a JSON library.
+"""Text to objects and numpy arrays, and back. Beside it, only `simd`, `keys` and `exact_json` know a JSON library.
 
 It has three readers, from fast to exact. simdjson reads long arrays of plain numbers straight into numpy (a third of
 the time of lists of Python floats). orjson reads all other strict JSON. The standard library reads the extensions that
@@ -127,7 +127,7 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
         if numbers.oversized and beyond_json:
             raise _too_big(text, numbers.oversized)
         if LONE_SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False, default=repr).encode()
+            _encode_texts(value)
     except UnicodeDecodeError as error:
         raise NotJson(f"the JSON is not UTF-8: byte {error.start}", "not UTF-8", error.start) from None
     except UnicodeEncodeError:
@@ -139,6 +139,19 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
         told = "it is empty" if not error.doc or error.doc.isspace() else error
         raise NotJson(f"the body is not JSON: {told}"[:200], error.msg, comma.end() if comma else error.pos) from None
     return value
+
+
+def _encode_texts(value: Any) -> None:
+    """Raises UnicodeEncodeError for a lone surrogate. It is a loop in Python, so other threads run during it."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if type(each) is str:
+            each.encode()
+        elif type(each) is list:
+            left += each
+        elif type(each) is dict:
+            left += (*each, *each.values())
 
 
 def _has_odd_numbers(body: bytes | memoryview) -> bool:
@@ -186,21 +199,6 @@ def _too_big(text: str, number: str) -> NotJson:
 def dumps(value: Any) -> bytes:
     """Returns strict, compact JSON; values may be numpy arrays and results of `numbers`. Integers are exact."""
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-
-
-def dumps_exact(value: Any) -> bytes:
-    """Returns text that this module's readers read back as the same value: integers of any length, NaN as a token.
-
-    Raises InvalidInput for a number beyond every double, and for more levels than Python writes: a reader takes 1024.
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_beyond).encode()
-    except RecursionError:
-        raise InvalidInput("the JSON is nested too deeply") from None
-
-
-def _beyond(value: Any) -> Any:
-    raise InvalidInput(f"the number {shown(value)} is beyond every double")
 
 
 def verbatim(text: bytes) -> Any:

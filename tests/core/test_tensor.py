@@ -29,6 +29,7 @@ from core.tensor import (
     to_raw,
 )
 from tests.support.samples import SHAPES, sample
+from tests.support.steps import steps_of
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -149,13 +150,7 @@ def test_other_threads_run_while_many_elements_are_converted(
 ) -> None:
     """They can run between the steps of Python code, and one call of C's would convert all elements in one step."""
     monkeypatch.setattr(tensor_module, "TOGETHER", 16)
-    steps: list[str] = []
-    sys.setprofile(lambda _frame, event, _of: steps.append(event))
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    assert len(steps) > MANY.size // 16
+    assert len(steps_of(work)) > MANY.size // 16
 
 
 def test_elements_that_are_cut_take_little_more_memory_than_they_need() -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.encoding import jsonio
+from core.encoding.exact_json import dumps_exact
 from core.errors import Fault, InvalidInput, ServingError, shown
 from core.operations import ModelRef
 from core.ports import Models
@@ -132,8 +133,8 @@ def read(name: str, body: bytes) -> RecordMessage:
 def _lines(document: dict[str, Any]) -> list[bytes]:
     """Returns a message's records as JSON. Raises InvalidInput."""
     if is_request(document):
-        return [jsonio.dumps_exact({key: value for key, value in document.items() if key not in OWN})]
+        return [dumps_exact({key: value for key, value in document.items() if key not in OWN})]
     instances = document.get("instances")
     if not isinstance(instances, list) or not instances:
         raise InvalidInput(f"'instances' is {shown(instances)}; expected an array of rows, or tensors in 'inputs'")
-    return [*map(jsonio.dumps_exact, instances)]
+    return [*map(dumps_exact, instances)]
