@@ -4,7 +4,7 @@ The model defines the protocol. This module defines the results that it may retu
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -52,24 +52,27 @@ class Request(NamedTuple):
 def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
     """Returns the route of a path that models have declared. `models`: by name, the methods that each accepts there.
 
-    A model that accepts GET is asked so for HEAD. Raises MethodNotAllowed.
+    A model that accepts GET is asked so for HEAD. The query can name another model, which looks at the method itself.
+    Raises MethodNotAllowed.
     """
-    allowed = {each for methods in models.values() for each in methods}
-    if "GET" in allowed:
-        allowed.add("HEAD")
-    if method not in allowed:
-        raise MethodNotAllowed(method, path, sorted(allowed))
+    wanted = "GET" if method == "HEAD" else method
+    takers = [name for name, methods in models.items() if wanted in methods]
+    if not takers:
+        raise not_allowed(method, path, {each for methods in models.values() for each in methods})
 
     def decode(call: Call) -> tuple[Custom, AnyReply]:
         request = _request(call.request)
-        selector = request.query.get("model") or _only(path, models)
+        ref = ModelRef(request.query.get("model") or _only(path, takers), dashed=True)
         if method == "HEAD":
-            return Custom(ModelRef(selector, dashed=True), request._replace(method="GET")), partial(
-                answer, is_head=True
-            )
-        return Custom(ModelRef(selector, dashed=True), request), answer
+            return Custom(ref, request._replace(method=wanted)), partial(answer, is_head=True)
+        return Custom(ref, request), answer
 
     return Route(method, path, decode, "", Waits.LONG, Right.INFER)
+
+
+def not_allowed(method: str, path: str, methods: Collection[str]) -> MethodNotAllowed:
+    """Returns the refusal of a method. `methods`: those of the models."""
+    return MethodNotAllowed(method, path, sorted({*methods, "HEAD"} if "GET" in methods else methods))
 
 
 def _request(request: HttpRequest) -> Request:

@@ -26,7 +26,7 @@ a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
@@ -89,7 +89,8 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
     spec = model_spec(source, "python", said.inputs or inputs, outputs)
-    return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module)
+    methods = said.http.methods if said.http is not None else None
+    return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module, methods)
 
 
 def _check_call(name: str, module: ModuleType, function: str, arguments: Sequence[str]) -> None:
@@ -151,10 +152,12 @@ class PythonModel:
     steps = None
     steady = False  # its time is unknown, and it may call asyncio.run()
 
-    def __init__(self, spec: ModelSpec, module: ModuleType) -> None:
+    def __init__(self, spec: ModelSpec, module: ModuleType, methods: Collection[str] | None = None) -> None:
+        """Takes the HTTP methods of the model's path, None if its settings do not name a path."""
         self.spec = spec
         self.module = module
         self._returned = Returned(spec)
+        self._methods = methods
         self.explain = self._explain if callable(getattr(module, "explain", None)) else None
         self.http = self._http if callable(getattr(module, "http", None)) else None
         stream = getattr(module, "stream", None)
@@ -205,6 +208,10 @@ class PythonModel:
         return self._guarded(lambda: next(answers, _END))
 
     def _http(self, request: Any) -> Any:
+        if self._methods is not None and request.method not in self._methods:
+            from core.dialects.custom import not_allowed  # noqa: PLC0415 - it is loaded with the first such request
+
+            raise not_allowed(request.method, request.path, self._methods)
         answered = self._guarded(lambda: self.module.http(request))
         if isinstance(answered, tuple) and answered and isinstance(answered[-1], Generator):
             return (*answered[:-1], self._chunks(answered[-1]))

@@ -36,10 +36,15 @@ def test_a_request_comes_whole() -> None:
 def test_the_query_may_name_the_model() -> None:
     """It has to if several models answer on the path."""
     assert asked(b"model=n-2").ref == ModelRef("n-2", dashed=True)
-    several = {"m": ["POST"], "n": ["GET"]}
+    several = {"m": ["POST"], "n": ["POST", "GET"], "o": ["GET"]}
     assert asked(b"model=n", several).ref.name == "n"
     with pytest.raises(InvalidInput, match=r"'/v1/chat' is the path of \['m', 'n'\]: name one in the query"):
         asked(b"", several)
+
+
+def test_one_model_that_takes_the_method_need_not_be_named() -> None:
+    """Other models take other methods on its path."""
+    assert asked(b"", {"m": ["GET"], "n": ["POST"]}).ref.name == "n"
 
 
 def test_a_method_that_no_model_takes_is_not_allowed() -> None:

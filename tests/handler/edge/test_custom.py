@@ -115,6 +115,17 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
     assert told(ask(app, "POST", "/own/path", {}, b"model=chat-1"))[1]["query"] == {"model": "chat-1"}
 
 
+def test_a_named_models_own_methods_hold_on_any_path(app: App) -> None:
+    """Otherwise a link could start what a model does for POST alone."""
+    for query in (b"model=chat", b"model=chat-1"):
+        start, body = ask(app, "GET", "/own/path", query=query)
+        text = "'GET' is not possible on '/own/path'; allowed: POST"
+        assert (start["status"], json.loads(body["body"])) == (405, {"error": text})
+        assert (b"allow", b"POST") in start["headers"]
+        assert told(ask(app, "POST", "/own/path", {}, query))[0] == 200
+    assert told(ask(app, "GET", "/own/path", {}, b"model=own"))[0] == 200
+
+
 def test_a_stream_that_fails_before_its_first_piece_has_a_status(app: App) -> None:
     """No status line was sent yet. A stream without pieces is an answer."""
     failed = ask(app, "POST", PATH, {"stream": -1, "break": True})
