@@ -9,6 +9,8 @@ from core.errors import InvalidInput, TooLarge
 GZIP: Final = 31
 DEFLATE: Final = 15  # HTTP's "deflate" is the zlib format, not the raw one
 WINDOW_BITS: Final = {b"gzip": GZIP, b"x-gzip": GZIP, b"deflate": DEFLATE}
+MAGIC: Final = b"\x1f\x8b"
+"""The beginning of each member of a gzip body."""
 MOST_MEMBERS: Final = 16
 """The most members of a gzip body: each costs a copy of all that follows it."""
 MOST_CODINGS: Final = 2
@@ -49,7 +51,7 @@ def inflate(body: bytes | memoryview, coding: bytes, limit: int, sent: int | Non
         rest = inflater.unused_data
         if not rest:
             return b"".join(plain)
-        if coding == b"deflate":
+        if coding == b"deflate" or not rest.startswith(MAGIC):
             raise InvalidInput(f"the {name} body is followed by {len(rest)} stray bytes")
     raise InvalidInput(f"the {name} body has more than {MOST_MEMBERS} members")
 

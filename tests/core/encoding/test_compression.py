@@ -26,7 +26,10 @@ def test_a_bomb_is_stopped_at_the_limit() -> None:
 @pytest.mark.parametrize(("body", "message"), [
     (b"nonsense", "not gzip data"),
     (gzip.compress(b"abc", mtime=0)[:-3], "cut short"),
-    (gzip.compress(b"abc", mtime=0) + b"nonsense", "not gzip data"),
+    (gzip.compress(b"abc", mtime=0) + b"nonsense", "the gzip body is followed by 8 stray bytes"),
+    (gzip.compress(b"abc", mtime=0) + b"\0", "the gzip body is followed by 1 stray bytes"),
+    (gzip.compress(b"abc", mtime=0) + b"\x1f", "the gzip body is followed by 1 stray bytes"),
+    (gzip.compress(b"abc", mtime=0) + b"\x1f\x8bnonsense", "not gzip data"),
     (b"", "cut short"),
 ])  # fmt: skip
 def test_what_is_not_one_whole_stream_is_refused(body: bytes, message: str) -> None:
