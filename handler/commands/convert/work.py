@@ -52,7 +52,7 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
     progress(f"loading {source.name} with {row.title}")
     options = SourceOptions(job.allow_pickle, tuple(job.trusted))
     if data is not None:
-        options = options._replace(texts=data.texts, examples=data.arrays)
+        options = options._replace(examples=data.arrays)
     path = folder / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they concern the libraries' own code: a publisher cannot act on them

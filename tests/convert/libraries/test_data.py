@@ -20,6 +20,7 @@ MATRIX, COLUMN, SENTENCE = (
     Value("a", "tensor", FP32, (-1, 1)),
     Value("X", "tensor", TEXT, (-1,)),
 )
+WORDS = Value("X", "tensor", TEXT, (-1, 2))
 PICTURE = Value("X", "tensor", FP32, (-1, 3, 8, 8))
 
 
@@ -43,7 +44,10 @@ def written(folder: Path, name: str, content: Any) -> Path:
         ("m.csv", "b,kind,a\n1,x,2\n3,y,4\n", [MATRIX], ("a", "b"), {"X": [[2, 1], [4, 3]]}),
         ("m.csv", "b,a\n1,2\n", [MATRIX], (), {"X": [[1, 2]]}),
         ("m.csv", "b,a\n1,2\n3,4\n", [COLUMN, COLUMN._replace(name="b")], (), {"a": [[2], [4]], "b": [[1], [3]]}),
+        ("m.csv", "a,b\nTrue,1.5\nfalse,-2\n", [MATRIX], (), {"X": [[1, 1.5], [0, -2]]}),
         ("m.csv", "text,kind\ngood,1\n", [SENTENCE], (), {"X": ["good"]}),
+        ("m.csv", "zip,flag\n01234,True\n99, 1_0\n", [WORDS], (), {"X": [["01234", "True"], ["99", " 1_0"]]}),
+        ("m.csv", "01234,5\n02000,\n", [WORDS], (), {"X": [["01234", "5"], ["02000", ""]]}),
         ("m.npy", np.array([b"good", b"bad"]), [SENTENCE], (), {"X": ["good", "bad"]}),
         ("m.npz", {"X": np.ones((1, 2))}, [MATRIX], (), {"X": [[1, 1]]}),
     ],
@@ -59,28 +63,39 @@ def test_rows_become_the_models_inputs(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "inputs", "reason"),
+    ("name", "content", "inputs", "names", "reason"),
     [
-        ("m.txt", "1", [MATRIX], r"--data is .*m\.txt; expected a file of \.csv, \.npy, \.npz"),
-        ("m.csv", "a,b,c\n1,2,3\n", [MATRIX], "has 3 columns; expected the 2 features"),
-        ("m.csv", "a,c\n1,2\n", [COLUMN, COLUMN._replace(name="b")], "has no column 'b'; it has"),
-        ("m.csv", "a,b\n", [MATRIX], "input 'X' is FP32, and the rows have text"),
-        ("m.csv", "a,b\nx,y\n", [MATRIX], "input 'X' is FP32, and the rows have text"),
-        ("m.npy", np.zeros(3, complex), [MATRIX], r"it is complex128 \[3\]; expected rows of numbers or text"),
-        ("m.npz", {"x": np.array(1)}, [MATRIX], r"array 'x' is int64 \[\]; expected rows"),
-        ("m.npz", {"a": np.ones(2), "b": np.ones(3)}, [COLUMN, COLUMN._replace(name="b")], r"arrays of \[2, 3\] rows"),
-        ("m.npy", np.zeros((0, 2)), [MATRIX], r"arrays of \[0\] rows"),
-        ("m.npy", np.zeros((2, 3)), [MATRIX], r"input 'X' is \[-1, 2\], and the rows are \[2, 3\]"),
-        ("m.npz", "no zip", [MATRIX], r"m\.npz is not a \.npz file that can be read"),
+        ("m.txt", "1", [MATRIX], (), r"--data is .*m\.txt; expected a file of \.csv, \.npy, \.npz"),
+        ("m.csv", "a,b,c\n1,2,3\n", [MATRIX], (), "has 3 columns; expected the 2 features"),
+        ("m.csv", "a,c\n1,2\n", [COLUMN, COLUMN._replace(name="b")], (), "has no column 'b'; it has"),
+        ("m.csv", "a,b\n", [MATRIX], (), r"--data .*m\.csv has a line of names and no rows"),
+        ("m.csv", "a,b\n1,x\n", [MATRIX], (), "input 'X' is FP32, and the rows have text, such as 'x'"),
+        ("m.csv", "a,b\n1,1_0\n", [MATRIX], (), "input 'X' is FP32, and the rows have text, such as '1_0'"),
+        ("m.csv", "a,b\n1,1e400\n", [MATRIX], (), "input 'X' is FP32, and the rows have text, such as '1e400'"),
+        ("m.npy", np.array([["x", "y"]]), [MATRIX], (), "input 'X' is FP32, and the rows have text, such as 'x'"),
+        ("m.npy", np.zeros(3, complex), [MATRIX], (), r"it is complex128 \[3\]; expected rows of numbers or text"),
+        ("m.npz", {"x": np.array(1)}, [MATRIX], (), r"array 'x' is int64 \[\]; expected rows"),
+        (
+            "m.npz",
+            {"a": np.ones(2), "b": np.ones(3)},
+            [COLUMN, COLUMN._replace(name="b")],
+            (),
+            r"arrays of \[2, 3\] rows",
+        ),
+        ("m.npy", np.zeros((0, 2)), [MATRIX], (), r"arrays of \[0\] rows"),
+        ("m.npy", np.zeros((2, 3)), [MATRIX], (), r"input 'X' is \[-1, 2\], and the rows are \[2, 3\]"),
+        ("m.npz", "no zip", [MATRIX], (), r"m\.npz is not a \.npz file that can be read"),
     ],
 )
-def test_other_rows_are_refused(name: str, content: Any, inputs: list[Value], reason: str, tmp_path: Path) -> None:
+def test_other_rows_are_refused(
+    name: str, content: Any, inputs: list[Value], names: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
     """The message has what was expected."""
     path = written(tmp_path, name, content) if not isinstance(content, str) else tmp_path / name
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
     with pytest.raises(Refused, match=reason):
-        given.feed(given.read(path), inputs, ())
+        given.feed(given.read(path), inputs, names)
 
 
 def test_texts_are_the_first_column_of_texts(tmp_path: Path) -> None:

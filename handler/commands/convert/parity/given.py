@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dialects.platforms.table import are_names
-from core.dtype import BY_ONNX, BYTES
+from core.dialects.platforms.table import are_names, values
+from core.dtype import BOOL, BY_ONNX, BYTES
 from core.encoding.values import listed
-from core.errors import counted, shown
+from core.errors import counted, escaped, shown
 from core.records import NamedTuple
 from handler.backends.onnx_file import Value
 from handler.commands.call import files
@@ -21,21 +21,25 @@ MOST_ROWS: Final = 10_000
 
 
 class GivenData(NamedTuple):
-    """`columns`: by name, of a CSV file with a first line of names, and of .npz. `matrix`: of the other files."""
+    """`columns`: by name, of a CSV file with a first line of names, and of .npz. `matrix`: of the other files.
+
+    The cells of a CSV file are texts, as they are written: "01234" is a category of some models, a number of others.
+    """
 
     path: Path
     columns: Mapping[str, NDArray[Any]]
     matrix: NDArray[Any] | None
 
     @property
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """The columns, and the matrix under the name ""."""
-        return self.columns if self.matrix is None else {"": self.matrix}
+    def name(self) -> str:
+        """The file's name, as a report can have it: some names have bytes that are not UTF-8."""
+        return escaped(self.path.name)
 
     @property
-    def texts(self) -> frozenset[str]:
-        """The names of the columns that are text."""
-        return frozenset(name for name, column in self.columns.items() if column.dtype.kind in "OSU")
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """The columns, and the matrix under the name "". Cells that are all numbers are numbers."""
+        found = self.columns if self.matrix is None else {"": self.matrix}
+        return {name: numbers(array) for name, array in found.items()}
 
 
 def read(path: Path) -> GivenData:
@@ -44,12 +48,15 @@ def read(path: Path) -> GivenData:
         raise Refused(f"--data is {path}; expected a file of {', '.join(SUFFIXES)}")
     content = files.read(path)
     if isinstance(content, files.Table):
-        has_names = len(content.lines) > 1 and any(map(_is_name, content.first))
-        rows = content.lines[has_names:][:MOST_ROWS]
-        columns = [_column([row[index] for row in rows]) for index in range(len(content.first))]
-        if has_names:
-            return GivenData(path, dict(zip(content.first, columns, strict=True)), None)
-        return GivenData(path, {}, np.stack(columns, axis=1))
+        has_names = any(map(_is_name, content.first))
+        if has_names and len(content.lines) == 1:
+            raise Refused(f"--data {path} has a line of names and no rows")
+        cells = np.array(content.lines[has_names:][:MOST_ROWS], object)
+        return (
+            GivenData(path, dict(zip(content.first, cells.T, strict=True)), None)
+            if has_names
+            else GivenData(path, {}, cells)
+        )
     arrays = content if isinstance(content, dict) else {"": content}
     for name, array in arrays.items():
         if not array.ndim or array.dtype.kind not in "biufUS":
@@ -65,12 +72,17 @@ def _is_name(cell: str) -> bool:
     return are_names((cell,), frozenset(), has_texts=False)
 
 
-def _column(cells: Sequence[str]) -> NDArray[Any]:
-    """Returns a column's numbers, NaN for an empty cell; its texts if one is not a number."""
+def numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the numbers of cells, NaN for an empty one; the array itself if one is not a number."""
+    if array.dtype != object:
+        return array
+    found = values(array.reshape(-1).tolist(), BOOL)  # BOOL, so that True and False are numbers, as in a DataFrame
+    if any(isinstance(each, str) for each in found):
+        return array
     try:
-        return np.array([float(cell) if cell.strip() else np.nan for cell in cells])
-    except ValueError:
-        return np.array(cells, object)
+        return np.array([np.nan if each is None else each for each in found], np.float64).reshape(array.shape)
+    except (TypeError, OverflowError):  # digits beyond every double
+        return array
 
 
 def sentences(given: GivenData) -> list[str]:
@@ -128,13 +140,14 @@ def _fitted(given: GivenData, value: Value, array: NDArray[Any]) -> NDArray[Any]
     ):
         wanted = f"input {value.name!r} is {list(shape)}"
         raise Refused(f"--data {given.path}: {wanted}, and the rows are {list(array.shape)}")
-    is_text = value.element == BYTES.onnx
-    if is_text:
+    if value.element == BYTES.onnx:
         return texts(array)
-    if array.dtype.kind in "OSU":
-        datatype = BY_ONNX[value.element].name
-        raise Refused(f"--data {given.path}: input {value.name!r} is {datatype}, and the rows have text")
-    return array
+    found = numbers(array)
+    if found.dtype.kind in "OSU":
+        text = next(each for each in found.flat if numbers(np.array([each], found.dtype)).dtype.kind in "OSU")
+        what = f"input {value.name!r} is {BY_ONNX[value.element].name}"
+        raise Refused(f"--data {given.path}: {what}, and the rows have text, such as {shown(text)}")
+    return found
 
 
 def texts(array: NDArray[Any]) -> NDArray[Any]:

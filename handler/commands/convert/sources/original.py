@@ -24,14 +24,17 @@ OPSET: Final = 21
 class SourceOptions(NamedTuple):
     """What the command line says about the source.
 
-    `examples`: the given data by column, or under "" where its columns have no names. `texts`: the columns that are
-    text.
+    `examples`: the given data by column, or under "" where its columns have no names.
     """
 
     allow_pickle: bool = False
     trusted: tuple[str, ...] = ()
-    texts: frozenset[str] = frozenset()
     examples: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """The names of the columns that are text."""
+        return frozenset(name for name, array in self.examples.items() if array.dtype.kind in "OSU")
 
 
 class Domain(NamedTuple):
