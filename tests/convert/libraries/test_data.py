@@ -67,6 +67,8 @@ def test_rows_become_the_models_inputs(
     [
         ("m.txt", "1", [MATRIX], (), r"--data is .*m\.txt; expected a file of \.csv, \.npy, \.npz"),
         ("m.csv", "a,b,c\n1,2,3\n", [MATRIX], (), "has 3 columns; expected the 2 features"),
+        ("m.csv", "b,c,A\n1,2,3\n", [MATRIX], ("a", "b"), r"has no column 'a'; it has \['b', 'c', 'A'\]"),
+        ("m.csv", "c,d\n1,2\n", [MATRIX], ("a", "b"), "has no column 'a', no column 'b'; it has"),
         ("m.csv", "a,c\n1,2\n", [COLUMN, COLUMN._replace(name="b")], (), "has no column 'b'; it has"),
         ("m.csv", "a,b\n", [MATRIX], (), r"--data .*m\.csv has a line of names and no rows"),
         ("m.csv", "a,b\n1,x\n", [MATRIX], (), "input 'X' is FP32, and the rows have text, such as 'x'"),

@@ -152,11 +152,13 @@ def ranker(folder: Path) -> Trained:
     return Trained(folder / "model.json", IRIS.data, model.predict(IRIS.data[ASKED]))
 
 
-def lgbm(frame: Any, *, rounds: int = 20, categorical: bool = False, **parameters: Any) -> Callable[[Path], Trained]:
+def lgbm(
+    frame: Any, *, rounds: int = 20, categorical: bool = False, named: bool = False, **parameters: Any
+) -> Callable[[Path], Trained]:
     def make(folder: Path) -> Trained:
         import lightgbm  # noqa: PLC0415 - as above
 
-        x = frame.data.to_numpy()
+        x = frame.data if named else frame.data.to_numpy()
         chosen: Any = "auto"
         if categorical:
             x, chosen = np.concatenate([x, np.arange(len(x))[:, None] % 7], axis=1), [x.shape[1]]
@@ -246,7 +248,7 @@ XGBOOST = {
 }
 FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 LIGHTGBM = {
-    "lgbm-binary": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1")),
+    "lgbm-binary": Case(lgbm(CANCER, named=True, objective="binary"), CLASSES, ("0", "1")),
     "lgbm-classes": Case(lgbm(WINE, objective="multiclass", num_class=3), CLASSES, THREE),
     "lgbm-slope": Case(lgbm(CANCER, objective="binary", sigmoid=2.0), CLASSES, ("0", "1")),
     "lgbm-forest": Case(lgbm(DIABETES, objective="regression", **FOREST), ("variable",)),

@@ -98,10 +98,7 @@ def feed(given: GivenData, inputs: Sequence[Value], names: Sequence[str]) -> dic
     if len(inputs) == 1 and inputs[0].name not in given.columns:
         found = {inputs[0].name: _only(given, inputs[0], names)}
     else:
-        missing = [value.name for value in inputs if value.name not in given.columns]
-        if missing:
-            raise Refused(f"--data {given.path} has no column {shown(missing[0])}; it has {shown(list(given.columns))}")
-        found = {value.name: given.columns[value.name] for value in inputs}
+        found = _named(given, [value.name for value in inputs])
     fitted = {value.name: _fitted(given, value, found[value.name]) for value in inputs}
     counts = {len(array) for array in fitted.values()}
     if len(counts) != 1 or 0 in counts:
@@ -109,23 +106,28 @@ def feed(given: GivenData, inputs: Sequence[Value], names: Sequence[str]) -> dic
     return fitted
 
 
+def _named(given: GivenData, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns these columns. Raises Refused with the missing ones: by place, they could be other features."""
+    missing = [f"no column {shown(name)}" for name in names if name not in given.columns]
+    if missing:
+        raise Refused(f"--data {given.path} has {', '.join(missing)[:300]}; it has {shown(list(given.columns))}")
+    return {name: given.columns[name] for name in names}
+
+
 def _only(given: GivenData, value: Value, names: Sequence[str]) -> NDArray[Any]:
-    """Returns the array of a model with one input: the columns of its features, else all."""
+    """Returns the array of a model with one input: the columns of its features, all if it does not know their names."""
     if given.matrix is not None:
         return given.matrix
     columns = dict(given.columns)
     if len(columns) == 1 and (only := next(iter(columns.values()))).ndim == len(value.shape or ()):
         return only  # .npz has names for arrays, and this one is the input
-    if names and set(names) <= set(columns):
-        columns = {name: columns[name] for name in names}
+    if names:
+        columns = _named(given, names)
     if value.element == BYTES.onnx and len(value.shape or ()) == 1:
         columns = dict(list(columns.items())[:1])
     width = (value.shape or (-1, -1))[-1]
     if len(value.shape or ()) == 2 and width not in (-1, len(columns)):  # noqa: PLR2004 - a matrix
-        wanted = f": {', '.join(names)}"[:300] if names else ""
-        raise Refused(
-            f"--data {given.path} has {counted(len(columns), 'column')}; expected the {width} features{wanted}"
-        )
+        raise Refused(f"--data {given.path} has {counted(len(columns), 'column')}; expected the {width} features")
     return np.stack(list(columns.values()), axis=1)
 
 

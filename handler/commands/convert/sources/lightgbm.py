@@ -1,7 +1,7 @@
 """LightGBM: boosters in its text format, by onnxmltools."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ CATEGORICAL: Final = 1
 CLASSES: Final = ("binary", "multiclass", "multiclassova")
 
 
-def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
+def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryModel:
     """Converts a booster. Raises Refused."""
     lightgbm = library("lightgbm", TITLE, EXTRA)
     onnxmltools = library("onnxmltools", TITLE, EXTRA)
@@ -62,7 +62,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         gaps=True,
         scores=outputs[1] if classifies else "",
         class_labels=[str(index) for index in range(_classes(booster))] if classifies else (),
-        feature_names=_names(booster),
+        feature_names=_names(booster, options.examples),
         domains=_domains(dumped),
         notes=_notes(dumped),
     )
@@ -101,9 +101,13 @@ def _classes(booster: Any) -> int:
     return max(2, int(booster.num_model_per_iteration()))
 
 
-def _names(booster: Any) -> list[str]:
+def _names(booster: Any, columns: Collection[str]) -> list[str]:
+    """Returns the names of the features as the columns of the rows have them: LightGBM's have _ for a space."""
     names = list(booster.feature_name())
-    return [] if names == [f"Column_{index}" for index in range(len(names))] else names
+    if names == [f"Column_{index}" for index in range(len(names))]:
+        return []
+    spaced = {each.replace(" ", "_"): each for each in columns}
+    return [name if name in columns else spaced.get(name, name) for name in names]
 
 
 def _notes(dumped: Mapping[str, Any]) -> list[str]:
