@@ -21,8 +21,11 @@ from handler.commands.meter import human
 from handler.commands.refused import Refused
 
 Job = LibraryJob | SavedModelJob
-WITHHELD: Final = ("AWS_", "DRAGOMAN_")
-"""The child publishes nothing: it gets no credentials, and no settings."""
+AZURE: Final = ("AZURE_", "IDENTITY_", "MSI_")
+GOOGLE: Final = ("GOOGLE_", "CLOUDSDK_", "SERVICE_ACCOUNT")
+WITHHELD: Final = ("AWS_", *AZURE, *GOOGLE, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "DRAGOMAN_")
+"""The beginnings of variables that the child does not get. It publishes nothing, so it needs neither the credentials
+that the stores and the libraries read nor the settings."""
 
 
 class ChildLimits(NamedTuple):
