@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 import skops.io
-from sklearn import ensemble, linear_model, neighbors, pipeline, preprocessing
+from sklearn import compose, ensemble, linear_model, neighbors, pipeline, preprocessing
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from tests.convert.libraries import zoo
@@ -81,6 +81,14 @@ def columns_of_classes(folder: Path) -> Path:
     return saved(ensemble.RandomForestClassifier(3, random_state=0).fit(zoo.IRIS.data, both))(folder)
 
 
+def column_of_labels(folder: Path) -> Path:
+    """A DataFrame with a feature that is called as the first output of classifiers."""
+    frame = zoo.IRIS.data.set_axis(["a", "b", "c", "label"], axis=1)
+    columns = compose.ColumnTransformer([("n", preprocessing.StandardScaler(), [*frame])])
+    model = pipeline.make_pipeline(columns, linear_model.LogisticRegression())
+    return saved(model.fit(frame, zoo.IRIS.target))(folder)
+
+
 def weighted_trees(folder: Path) -> Path:
     """A booster whose trees have weights."""
     return zoo.xgb("json", zoo.IRIS, booster="dart", objective="reg:squarederror")(folder).path
@@ -122,6 +130,7 @@ REFUSED = {
     ),
     "no converter": (saved(neighbors.KernelDensity().fit(zoo.IRIS.data)), (), "skl2onnx has no converter"),
     "several columns of classes": (columns_of_classes, (), "predicts several columns of classes, and skl2onnx "),
+    "a column called as an output": (column_of_labels, (), "input 'label' has the name of an output: train with"),
     "not fitted": (saved(neighbors.KNeighborsClassifier()), (), "has a KNeighborsClassifier that is not fitted"),
     "not a model": (saved({"a": 1}), (), "has a dict; expected an estimator or a pipeline"),
     "a cut skops file": (content("m.skops", b"PK\3\4 and no more"), (), "cannot be read as a skops file"),

@@ -71,7 +71,7 @@ def passengers() -> pd.DataFrame:
     ages, fares = random.uniform(1, 80, 300), random.exponential(30, 300)
     ages[::17] = np.nan
     sexes, ports = random.choice(["m", "f"], 300), random.choice(["S", "C", "Q"], 300)
-    return pd.DataFrame({"age": ages, "fare": fares, "sex": sexes, "port": ports})
+    return pd.DataFrame({"age": ages, "fare-in-€": fares, "sex": sexes, "1st port": ports})
 
 
 def skops(estimator: Any, frame: Any = IRIS, *, plain: bool = False) -> Callable[[Path], Trained]:
@@ -88,12 +88,12 @@ def skops(estimator: Any, frame: Any = IRIS, *, plain: bool = False) -> Callable
 
 
 def table(folder: Path) -> Trained:
-    """A pipeline on a DataFrame: numbers with gaps, and texts."""
+    """A pipeline on a DataFrame: numbers with gaps, and texts. Names of columns are not all identifiers."""
     frame = passengers()
     numbers = pipeline.make_pipeline(SimpleImputer(), preprocessing.StandardScaler())
     texts = preprocessing.OneHotEncoder(handle_unknown="ignore")
-    columns = ColumnTransformer([("n", numbers, ["age", "fare"]), ("t", texts, ["sex", "port"])])
-    lived = np.where((frame.sex == "f") ^ (frame.fare > 40), "lived", "died")
+    columns = ColumnTransformer([("n", numbers, ["age", "fare-in-€"]), ("t", texts, ["sex", "1st port"])])
+    lived = np.where((frame.sex == "f") ^ (frame["fare-in-€"] > 40), "lived", "died")
     model = pipeline.make_pipeline(columns, linear_model.LogisticRegression()).fit(frame, lived)
     skops_io.dump(model, folder / "table.skops")
     return Trained(folder / "table.skops", frame, answers(model, frame))

@@ -45,7 +45,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         with refusing("CatBoost does not export this model"):
             model.save_model(str(path), format="onnx")
         exported = onnx.load(path)
-    exported = graph.renamed_input(graph.without_maps(exported), INPUT)
+    exported = graph.renamed_inputs(graph.without_maps(exported), [INPUT])
     outputs = graph.outputs(exported)
     classes = [str(each) for each in np.asarray(model.classes_).tolist()]
     names = [str(each) for each in model.feature_names_]

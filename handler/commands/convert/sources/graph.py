@@ -1,8 +1,10 @@
 """Small repairs of ONNX graphs that converters of tree models make: maps become tensors, unused outputs go."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from handler.commands.convert.sources.original import library
+from handler.commands.refused import Refused
 
 SCORES: Final = "probabilities"
 
@@ -23,12 +25,15 @@ def without_maps(made: Any) -> Any:
     return made
 
 
-def renamed_input(made: Any, name: str) -> Any:
-    """Gives the only input another name."""
-    (value,) = made.graph.input
-    old, value.name = value.name, name
+def renamed_inputs(made: Any, names: Sequence[str]) -> Any:
+    """Gives the inputs other names. Raises Refused for the name of an output."""
+    if taken := sorted({*names}.intersection(outputs(made))):
+        raise Refused(f"input {taken[0]!r} has the name of an output: train with another name for this column")
+    new = dict(zip((value.name for value in made.graph.input), names, strict=True))
+    for value in made.graph.input:
+        value.name = new[value.name]
     for node in made.graph.node:
-        node.input[:] = [name if each == old else each for each in node.input]
+        node.input[:] = [new.get(each, each) for each in node.input]
     return made
 
 

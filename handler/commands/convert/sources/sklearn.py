@@ -61,6 +61,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         )
     except Exception as error:
         raise Refused(_why(error)) from error
+    graph.renamed_inputs(made, [name for name, _ in types])  # skl2onnx has _ for what an identifier cannot have
     if classifies and not _second("classifier", model):  # votes for labels: the comparison cannot check them
         del made.graph.output[1:]
     outputs = graph.outputs(made)
