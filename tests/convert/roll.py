@@ -10,7 +10,7 @@ SERVED: Final = {
     "scikit-learn": (
         *("logistic", "scaled-svc", "forest", "extra-trees-numbers", "boosting", "histogram-boosting", "ridge"),
         *("histogram-regression", "tree", "neighbours", "bayes", "perceptron", "table", "words"),
-        *("linear-svc", "search", "votes"),
+        *("linear-svc", "search", "votes", "two-classes-svc", "two-classes-lines"),
     ),
     "XGBoost": (
         *("xgb-binary", "xgb-classes", "xgb-labels", "xgb-regression"),

@@ -58,7 +58,8 @@ class Case(NamedTuple):
 
 def answers(model: Any, rows: Any) -> Any:
     method = next(each for each in ("predict_proba", "decision_function", "predict") if hasattr(model, each))
-    return getattr(model, method)(rows[ASKED])
+    found = getattr(model, method)(rows[ASKED])
+    return np.stack([-found, found], axis=1) if method == "decision_function" and found.ndim == 1 else found
 
 
 def both(predicted: Any, parameters: dict[str, Any]) -> Any:
@@ -204,6 +205,10 @@ SKLEARN = {
     "search": Case(skops(model_selection.GridSearchCV(svm.LinearSVC(), {"C": [0.1, 1]}), plain=True), CLASSES, THREE),
     "votes": Case(skops(votes(voting="soft")), CLASSES, SPECIES),
     "votes-for-labels": Case(skops(votes(), plain=True), ("label",), data=False),
+    "two-classes-svc": Case(skops(scaled(svm.SVC()), CANCER), CLASSES, ("benign", "malignant")),
+    "two-classes-lines": Case(
+        skops(scaled(linear_model.SGDClassifier(random_state=0)), CANCER, plain=True), CLASSES, ("0", "1")
+    ),
     "forest": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES),
     "forest-made": Case(
         skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False, note="missing values"

@@ -66,8 +66,13 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def shaped(name: str, ours: NDArray[Any], theirs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Returns the original's answer in the shape of ours: [rows] and [rows, 1] are alike. Raises Refused."""
+    """Returns the original's answer in the shape of ours. Raises Refused.
+
+    [rows] and [rows, 1] are alike. A score [rows] is that of the second of two classes, and its negative the first's.
+    """
     found = np.asarray(theirs[name])
+    if ours.shape == (*found.shape, 2) and found.ndim == 1:
+        found = np.stack([-found, found], axis=1)
     if found.shape != ours.shape and found.size == ours.size and len(found) == len(ours):
         found = found.reshape(ours.shape)
     if found.shape != ours.shape:

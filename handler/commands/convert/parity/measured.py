@@ -150,6 +150,7 @@ def _compared(
     outputs: Sequence[Value], ours: Arrays, theirs: Arrays, scores: str, job: ParityJob
 ) -> list[dict[str, Any]]:
     found = []
+    best = compare.shaped(scores, ours[scores], theirs) if scores in theirs else None
     for value in outputs:
         if value.name not in theirs:
             continue
@@ -160,7 +161,7 @@ def _compared(
             said |= compare.numbers(answer, expected, compare.tolerance(row, job.tolerance))
         else:
             limit = compare.TOLERANCES[ROUNDED] if job.tolerance is None else job.tolerance
-            said |= compare.labels(answer, expected, theirs.get(scores), limit)
+            said |= compare.labels(answer, expected, best, limit)
         found.append(said)
     return found
 

@@ -37,6 +37,17 @@ def renamed_inputs(made: Any, names: Sequence[str]) -> Any:
     return made
 
 
+def negated_output(made: Any, name: str) -> Any:
+    """Negates the numbers of an output."""
+    helper = library("onnx.helper", "onnx", "convert")
+    opposite = f"{name}_negated"
+    for node in made.graph.node:
+        node.input[:] = [opposite if each == name else each for each in node.input]
+        node.output[:] = [opposite if each == name else each for each in node.output]
+    made.graph.node.append(helper.make_node("Neg", [opposite], [name], name="dragoman_scores"))
+    return made
+
+
 def outputs(made: Any) -> list[str]:
     return [output.name for output in made.graph.output]
 

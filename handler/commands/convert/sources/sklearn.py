@@ -32,6 +32,8 @@ LOCALE: Final = "C.UTF-8"
 ZIP: Final = b"PK"
 """The beginning of a skops file. Another one that `--format` names is a pickle."""
 SKOPS: Final = ".skops"
+TURNED: Final = ("SVC", "NuSVC")
+"""Classifiers whose two scores skl2onnx writes in the other order: the first class's is the second one."""
 NO_CONVERTER: Final = ("MissingShapeCalculator", "MissingConverter")
 
 
@@ -62,8 +64,8 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     except Exception as error:
         raise Refused(_why(error)) from error
     graph.renamed_inputs(made, [name for name, _ in types])  # skl2onnx has _ for what an identifier cannot have
-    if classifies and not _second("classifier", model):  # votes for labels: the comparison cannot check them
-        del made.graph.output[1:]
+    if classifies:
+        _repair_scores(made, model)
     outputs = graph.outputs(made)
     scores = outputs[1] if classifies and len(outputs) > 1 else ""
     return LibraryModel(
@@ -80,6 +82,16 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         domains=inputs.domains(model, columns),
         notes=_notes(warned),
     )
+
+
+def _repair_scores(made: Any, model: Any) -> None:
+    """Makes the second output of a classifier one that the comparison can check."""
+    method = _second("classifier", model)
+    turned = method == "decision_function" and type(_last(model)).__name__ in TURNED
+    if not method:  # votes for labels
+        del made.graph.output[1:]
+    elif turned and len(model.classes_) == 2:  # noqa: PLR2004 - classes
+        graph.negated_output(made, graph.outputs(made)[1])
 
 
 def _notes(warned: Sequence[warnings.WarningMessage]) -> list[str]:
