@@ -119,9 +119,13 @@ def _is_feature(value: Value) -> bool:
 
 
 def _explainer(model: LibraryModel, found: Measured, folder: Path, seed: int) -> dict[str, Any]:
-    """Writes the background, which are rows of the given data. Returns the key "explainer"."""
+    """Writes the background, which are rows of the given data. Returns the key "explainer".
+
+    A model has none if it is too wide, or if its outputs are all texts: an explanation divides a number.
+    """
     widths = {value.name: int(np.prod(found.inputs[value.name].shape[1:])) for value in found.specs}
-    if least_budget(sum(widths.values())) > BUDGET:
+    has_numbers = any(not BY_ONNX[value.element].is_bytes for value in found.outputs)
+    if not has_numbers or least_budget(sum(widths.values())) > BUDGET:
         return {}
     rows = len(next(iter(found.inputs.values())))
     chosen = np.sort(np.random.default_rng(seed).permutation(rows)[:BACKGROUND_ROWS])

@@ -11,7 +11,7 @@ import pytest
 from handler.settings.model import FILE
 from handler.stores import parity
 from tests.convert.libraries.test_refused import REFUSED as REASONS
-from tests.convert.libraries.zoo import ASKED, CASES, Trained
+from tests.convert.libraries.zoo import ASKED, CASES, Trained, skops, votes
 from tests.convert.roll import REFUSED, SERVED
 from tests.convert.serving import check_explained, check_served, inputs
 from tests.support.server import Server
@@ -72,6 +72,16 @@ def test_a_model_is_converted_with_parity_and_served_over_every_protocol(
     check_served(name, server, run, file, {"": trained.answers})
     if case.data:
         check_explained(name, server, instances[0])
+
+
+@pytest.mark.usefixtures("here")
+def test_a_model_of_texts_alone_is_published_without_an_explainer(run: Any, tmp_path: Path) -> None:
+    """An explanation divides a number, and a server refuses an explainer without one."""
+    trained = skops(votes())(tmp_path)
+    data = written(trained.data, tmp_path)
+    code, out, err = run("convert", trained.path, tmp_path / "m", "--quiet", "--data", data)
+    assert (code, err, "150 rows given" in out) == (0, "", True)
+    assert sorted(each.name for each in (tmp_path / "m" / "1").iterdir()) == ["model.onnx", "parity.json"]
 
 
 def test_the_roll_has_the_models_that_are_explained() -> None:
