@@ -61,10 +61,8 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
         raise WrongOption(
             "--signature is for a SavedModel: a model of another library has no signatures to choose from"
         )
-    wanted = versions.number(options.version)
-    (job,) = _checked(
-        ModelJobs(target, [ConvertJob(source, 1 if wanted is None else wanted)], {}), settings, force=options.force
-    ).jobs
+    job = ConvertJob(source, _number(source, versions.number(options.version)))
+    _checked(ModelJobs(target, [job], {}), settings, force=options.force)
     meter = Meter(quiet=options.quiet)
     with TemporaryDirectory(prefix="convert-") as made:
         model = Path(made) / target.name
@@ -111,9 +109,7 @@ def _served(jobs: Sequence[ConvertJob], name: str, policy: Mapping[str, Any]) ->
 def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
     """Returns the SavedModels to convert: the folder itself, or its numbered folders."""
     if _is_saved_model(folder):
-        name = folder.resolve().name
-        default = int(name) if VERSION.fullmatch(name) else 1
-        return [ConvertJob(folder, default if version is None else version)]
+        return [ConvertJob(folder, _number(folder, version))]
     if not paths.is_dir(folder):
         raise Refused(f"there is no file or folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
@@ -122,6 +118,13 @@ def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
     if version is not None:
         raise Refused(f"--version is for one SavedModel, and {folder} has {len(found)} numbered ones")
     return [ConvertJob(entry, int(entry.name)) for entry in sorted(found, key=lambda entry: int(entry.name))]
+
+
+def _number(source: Path, version: int | None) -> int:
+    """Returns the number to publish. `version`: the one that `--version` names."""
+    name = source.resolve().name
+    default = int(name) if VERSION.fullmatch(name) and paths.is_dir(source) else 1
+    return default if version is None else version
 
 
 def _is_saved_model(folder: Path) -> bool:

@@ -53,7 +53,10 @@ from handler.settings.parsers import seconds, share, size
 @click.option("--seed", type=click.IntRange(1), metavar="N", default=1, help="of the rows that are made; default: 1")
 @click.option("--timeout", type=checked(seconds), default="600", metavar="SECONDS", help="default: 600")
 @click.option(
-    "--memory", type=checked(size, "a size such as 4GiB"), metavar="SIZE", help="the most memory to use, such as 4GiB"
+    "--memory",
+    type=checked(size, "a size such as 4GiB"),
+    metavar="SIZE",
+    help="the most memory to use, such as 4GiB; default, and 0: no limit",
 )
 @click.option("--force", is_flag=True, help="replace existing versions")
 @optimize
@@ -65,6 +68,7 @@ def convert(options: CommandOptions) -> None:
         options.source, options.target = None, options.source
     if options.target is None:
         raise click.UsageError("Missing argument 'REPOSITORY/NAME'.", click.get_current_context())
+    options.memory = options.memory or None  # 0 means no limit, as in the settings
     from handler.commands.convert import command  # noqa: PLC0415 - 0.5 s, which only the command needs
 
     with_settings(command.run, options)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BY_ONNX
+from core.errors import escaped
 from core.explain.shapley import least_budget
 from core.records import NamedTuple
 from core.signature import DEFAULT
@@ -64,7 +65,7 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
     if data is not None and model.kind != "transformer":
         settings |= _explainer(model, found, folder, job.seed)
     report = {
-        "source": {"file": source.name, "sha256": _digest(source), "format": row.title},
+        "source": {"file": escaped(source.name), "sha256": _digest(source), "format": row.title},
         "library": model.library,
         "converter": model.converter,
         **found.report,

@@ -1,5 +1,6 @@
 """Refuses a version that servers could not serve, before anything is sent, with a server's own reason."""
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,8 +67,11 @@ def _check_weights(version: LocalVersion) -> None:
 
 @contextmanager
 def as_folder(version: LocalVersion) -> Iterator[Path]:
-    """Yields a folder with the version's files. A single file is linked under the name that it will have."""
-    if version.folder is not None:
+    """Yields a folder with the version's files. A single file is linked under the name that it will have.
+
+    So are all files if the folder's path has bytes that are not UTF-8, which ONNX Runtime does not take.
+    """
+    if version.folder is not None and os.fsencode(version.folder) == str(version.folder).encode(errors="replace"):
         yield version.folder
         return
     with TemporaryDirectory(prefix="push-") as made:

@@ -11,6 +11,7 @@ import pytest
 from handler.commands.convert import process, work
 from handler.commands.convert.work import LibraryJob
 from handler.commands.refused import Refused
+from handler.stores import parity
 from tests.convert.libraries import zoo
 
 
@@ -26,8 +27,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_converts_in_a_child(run: Any, model: Path, tmp_path: Path) -> None:
-    """Its steps are on stderr, the result on stdout, and `dragoman list` shows it later."""
-    code, out, err = run("convert", model, tmp_path / "models" / "iris", "--version", "3")
+    """Its steps are on stderr, the result on stdout, and `dragoman list` shows it later. `--memory 0` is no limit."""
+    code, out, err = run("convert", model, tmp_path / "models" / "iris", "--version", "3", "--memory", "0")
     assert code == 0
     converted, published = out.splitlines()
     assert converted.startswith(f"{model}: model.skops (scikit-learn ")
@@ -106,6 +107,19 @@ def test_the_child_has_no_credentials(tmp_path: Path, monkeypatch: pytest.Monkey
     seen = (tmp_path / "seen").read_text(encoding="utf-8").split()
     assert "PATH" in seen or "PATH" not in os.environ
     assert not {*secrets} & {*seen}
+
+
+@pytest.mark.usefixtures("here")
+def test_names_of_files_can_have_bytes_that_are_not_utf_8(run: Any, tmp_path: Path) -> None:
+    """The report, which is UTF-8, shows them escaped."""
+    trained = zoo.SKLEARN["logistic"].make(tmp_path)
+    source, data = trained.path.rename(tmp_path / "m\udcff.skops"), tmp_path / "d\udcff.csv"
+    trained.data.to_csv(data, index=False)
+    code, _, err = run("convert", source, tmp_path / "m", "--data", data, "--quiet")
+    assert (code, err) == (0, "")
+    report = parity.from_json((tmp_path / "m" / "1" / parity.FILE).read_bytes())
+    assert report is not None
+    assert (report["source"]["file"], report["data"]["file"]) == ("m\\udcff.skops", "d\\udcff.csv")
 
 
 @pytest.mark.usefixtures("here")

@@ -170,7 +170,7 @@ def test_a_source_is_recognised_by_its_name_and_first_bytes(tmp_path: Path) -> N
     titles = [sources.recognised(tmp_path / name, None) for name in ("a.txt", "bert")]
     assert [row.title for row in titles if row] == ["LightGBM", "Hugging Face"]
     assert sources.recognised(tmp_path, None) is None
-    assert sources.recognised(tmp_path / "none", None) is None
+    assert [sources.recognised(tmp_path / name, None) for name in ("none", "insects.v2", "none.onnx")] == [None] * 3
     named = sources.recognised(tmp_path / "none", "sklearn")
     assert named is not None
     assert named.title == "scikit-learn"

@@ -187,6 +187,16 @@ def test_it_is_refused_with_its_reason(what: str, run: Any, tmp_path: Path) -> N
     assert not (tmp_path / "models").exists()
 
 
+def test_a_folder_with_a_number_is_that_version(run: Any, tmp_path: Path) -> None:
+    """A folder of Hugging Face, as one of TensorFlow. What is there is refused before the conversion."""
+    (tmp_path / "reviews" / "7").mkdir(parents=True)
+    (tmp_path / "reviews" / "7" / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    (tmp_path / "m" / "7").mkdir(parents=True)
+    (tmp_path / "m" / "7" / "model.onnx").touch()
+    code, _, err = run("convert", tmp_path / "reviews" / "7", tmp_path / "m")
+    assert (code, f"{tmp_path}/m/7 exists already" in err) == (1, True), err
+
+
 @pytest.mark.usefixtures("here")
 def test_a_pickle_is_converted_with_the_flag(run: Any, tmp_path: Path) -> None:
     """The same file is refused without it."""

@@ -183,4 +183,4 @@ def _effect(lost: int, changed: int) -> str:
 def _data(job: ParityJob, rows: int) -> dict[str, Any]:
     if job.data is None:
         return {"kind": "made", "rows": rows, "seed": job.seed}
-    return {"kind": "given", "rows": rows, "file": job.data.path.name}
+    return {"kind": "given", "rows": rows, "file": job.data.name}

@@ -60,7 +60,7 @@ def compared(saved: SavedModel, made: Converted, path: Path, job: ParityJob) -> 
     rows = sum(one.rows for one in each.values())
     return {
         "runtime": versioned("onnxruntime"),
-        "data": {"kind": "given", "rows": rows, "file": job.data.path.name}
+        "data": {"kind": "given", "rows": rows, "file": job.data.name}
         if given and job.data is not None
         else {"kind": "made", "rows": rows, "seed": job.seed},
         "signatures": [

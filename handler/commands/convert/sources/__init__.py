@@ -51,7 +51,7 @@ KNOWN: Final = ", ".join(suffix for row in FORMATS.values() for suffix in row.su
 
 
 def recognised(path: Path, name: str | None) -> Format | None:
-    """Returns the format of a file or folder; None for a folder that only SavedModels can be in.
+    """Returns the format of a file or folder; None for a folder that only SavedModels can be in, or if there is none.
 
     `name`: what `--format` says; it is believed. Raises Refused for a file of no known format.
     """
@@ -59,11 +59,11 @@ def recognised(path: Path, name: str | None) -> Format | None:
         return FORMATS[name]
     if paths.is_dir(path):
         return FORMATS["huggingface"] if _is_transformers(path) else None
-    if not paths.exists(path) and not path.suffix:
+    rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
+    if not rows and not paths.exists(path):
         return None
     if path.suffix.lower() == ".onnx":
         raise Refused(f"{path} is a model of ONNX already: publish it with `dragoman push`")
-    rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
     if not rows:
         raise Refused(
             f"{path} has an unknown format; expected a SavedModel's folder, or one of {KNOWN}; --format names it"

@@ -362,6 +362,12 @@ def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> 
     assert "expected *.onnx, *.py or pipeline.json. `dragoman convert` makes" in told
 
 
+def test_a_folders_name_can_have_bytes_that_are_not_utf_8(run: Any, tmp_path: Path) -> None:
+    """The model is loaded before it is pushed, and ONNX Runtime takes paths in UTF-8 alone."""
+    source = adds(1, tmp_path / "m").parent.rename(tmp_path / "m\udcff")
+    assert run("push", source, tmp_path / "r" / "m") == (0, f"{tmp_path}/r/m/1: 1 file, 96 B; served\n", "")
+
+
 @pytest.mark.parametrize("command", [("push", "nothing"), ("push", "nothing.onnx")])
 def test_what_does_not_exist_is_refused(run: Any, tmp_path: Path, command: tuple[str, str]) -> None:
     """The refusal has its name."""
