@@ -5,6 +5,8 @@ import logging
 import shutil
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,9 @@ BAD = [
     ("input { data_type: 99999999999999999999 }", "expected protobuf's text format (Value out of range: 9999999999"),
     ("input { name: }", "the file is '15 bytes'; expected protobuf's text format (1:15 : "),
     ("input {", "the file is '7 characters'; expected as many closing brackets as opening ones"),
+    (r"""name: "#\\" platform: 'C:\models' # \q""",
+     r"expected protobuf's text format (invalid escape sequence '\m')"),
+    (r'name: "\477"', r"expected protobuf's text format (invalid escape sequence '\477')"),
     ("} input { ", "the file is '10 characters'; expected as many closing brackets as opening ones"),
     ("\xff", "expected protobuf's text format"),
     ("x { " * 3000, "as many closing brackets"),
@@ -172,6 +177,17 @@ def test_what_cannot_be_done_is_refused_with_its_field(text: str, message: str) 
     assert refused.value.message.startswith("config.pbtxt of model 'm': ")
     assert message in refused.value.message
     assert "\n" not in refused.value.message
+
+
+def test_reading_leaves_pythons_warnings_alone() -> None:
+    """Filters belong to the process. A reader's own one made errors of the warnings in the code of other threads."""
+    before = [*warnings.filters]
+    text = b'input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] }' * 2000
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(triton.members, "m", text)
+        while not reading.done():
+            assert [*warnings.filters] == before
+    assert len(reading.result()["inputs"]) == 2000
 
 
 @pytest.fixture

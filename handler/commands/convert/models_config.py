@@ -4,7 +4,6 @@ Protobuf reads the file and checks its fields. model_platform, model_type and lo
 """
 
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from handler.commands.convert import model_server_config
 from handler.commands.convert.model_server_config import FileSystemStoragePathSourceConfig, ModelServerConfig
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
+from handler.settings.triton.tokens import check_escapes
 from handler.stores.directory import is_name
 
 POLICIES: Final = ("latest", "all", "specific")
@@ -61,13 +61,12 @@ def parse(text: str) -> list[ModelConfig]:
 def _server(text: str) -> ModelServerConfig:
     """Reads the text format. A field that the schema does not have is a spelling mistake, which nothing may hide."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
-            return text_format.Parse(text, ModelServerConfig())
+        check_escapes(text)
+        return text_format.Parse(text, ModelServerConfig())
     except text_format.ParseError as error:
         raise _refusal(error, text) from None
-    except DeprecationWarning as warning:
-        raise Refused(f"a text cannot be read: {warning.__cause__ or warning}") from None
+    except ValueError as error:
+        raise Refused(f"a text cannot be read: {error}") from None
 
 
 def _refusal(error: text_format.ParseError, text: str) -> Refused:

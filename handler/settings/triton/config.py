@@ -7,7 +7,6 @@ answers are refused: an unknown backend, reshape, sequence_batching.
 import json
 import logging
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -18,6 +17,7 @@ from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable, shown
 from handler.settings.checked import Wrong, members_of
 from handler.settings.triton import FILE, ensemble
+from handler.settings.triton.tokens import TOKEN, check_escapes
 from handler.settings.triton.triton_model_config import (
     DynamicBatching,
     ModelInput,
@@ -38,7 +38,6 @@ MODELS: Final = ("model.onnx", "model.py")
 OPENERS, CLOSERS, BEFORE_VALUE = ("{", "<", "["), ("}", ">", "]"), (":", "{", "<", "[")
 ENCODING: Final = "utf-8-sig"
 """UTF-8, with or without the mark that PowerShell and Notepad begin a file with."""
-TOKEN: Final = re.compile(r"""#[^\n]*+|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[0-9A-Za-z_]++|[^\s]""")
 VISIBLE: Final = re.compile(r"[^\s]")
 
 
@@ -98,10 +97,9 @@ def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
         raise Wrong("the file", f"{len(text)} bytes", f"at most {MOST_BYTES}")
     try:
         known, fields = _known(text.decode(ENCODING))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
-            return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
-    except (text_format.ParseError, DeprecationWarning, RecursionError, ValueError) as error:
+        check_escapes(known)
+        return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
+    except (text_format.ParseError, RecursionError, ValueError) as error:
         words = " ".join(str(error).replace("dragoman.triton.", "").split())
         raise Wrong("the file", f"{len(text)} bytes", f"protobuf's text format ({words[:160]})") from None
 
