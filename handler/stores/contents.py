@@ -5,12 +5,15 @@ or on another machine that shares the folder.
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from handler.stores import Folder, checksums
+from handler.stores.cache import TRASH
 from handler.stores.checksums import Checksum
 
 COMPILED: Final = "__pycache__"
@@ -59,13 +62,26 @@ def _are_there(folder: Path, digests: Digests) -> bool:
 
 
 def _is_whole(folder: Path, digests: Digests) -> bool:
-    """Removes what Python has compiled there, which no digest covers, and compares the rest."""
-    for compiled in list(folder.rglob(COMPILED)):
-        shutil.rmtree(compiled)
-    paths = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
-    }
+    """Removes what Python has compiled there, which no digest covers, and compares the rest.
+
+    Other processes do the same meanwhile, or compile the modules again. One rename takes away all code that was there
+    before the comparison. Later code comes from loads of the same files, or from users that a shared cache trusts.
+    """
+    paths = set[str]()
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        if COMPILED in folders and COMPILED not in links:
+            folders.remove(COMPILED)
+            _remove(Path(parent, COMPILED), folder.with_name(f"{TRASH}{os.urandom(8).hex()}"))
+        paths.update(Path(parent, name).relative_to(folder).as_posix() for name in (*names, *links))
     return paths == digests.keys() and all(is_same(folder / path, each) for path, each in digests.items())
+
+
+def _remove(folder: Path, trash: Path) -> None:
+    """Takes a folder away by a rename, and removes it. Another process can have done so before. Raises OSError."""
+    with suppress(FileNotFoundError):
+        folder.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def is_same(path: Path, checksum: Checksum) -> bool:

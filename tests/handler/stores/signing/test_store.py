@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,13 +213,55 @@ def test_a_copy_stops_at_its_deadline(tmp_path: Path) -> None:
         fetch(store(tmp_path, folder(tmp_path / "models")), Progress(within(0.0)))
 
 
-def test_what_python_compiles_in_a_copy_does_not_matter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["sub/__pycache__", "sub/__pycache__/__pycache__"])
+def test_what_python_compiles_in_a_copy_does_not_matter(tmp_path: Path, path: str) -> None:
     """The next process removes it, since nobody has signed it."""
     repository = folder(tmp_path / "models")
     held = fetch(store(tmp_path, repository))
-    (held.path / "sub/__pycache__").mkdir(0o700)
+    (held.path / path).mkdir(0o700, parents=True)
     assert fetch(store(tmp_path, repository)).path == held.path
     assert not (held.path / "sub/__pycache__").exists()
+    assert not list((tmp_path / "cache").rglob("trash-*"))
+
+
+def test_a_link_in_the_place_of_compiled_code_is_a_changed_content(tmp_path: Path) -> None:
+    """Python would import what it leads to. Nothing there is removed."""
+    shared, repository = {"DRAGOMAN_CACHE_SHARED": "true"}, folder(tmp_path / "models")
+    held = fetch(store(tmp_path, repository, **shared)).path
+    (tmp_path / "code").mkdir()
+    (held / "sub/__pycache__").symlink_to(tmp_path / "code")
+    again = fetch(store(tmp_path, repository, **shared)).path
+    assert sorted(path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file()) == [
+        "model.onnx",
+        "model.sig",
+        "sub/empty",
+    ]
+    assert (tmp_path / "code").is_dir()
+
+
+def test_processes_that_use_one_copy_do_not_disturb_each_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Servers that start together compare a copy, and import its modules, at the same time."""
+    repository, over = folder(tmp_path / "models"), threading.Event()
+    held = fetch(store(tmp_path, repository))
+
+    def compiles() -> None:
+        while not over.is_set():
+            with suppress(FileNotFoundError):
+                (held.path / "sub/__pycache__").mkdir(exist_ok=True)
+                (held.path / "sub/__pycache__/x.pyc").write_bytes(b"x")
+
+    def compares(_: int) -> Path:
+        return fetch(store(tmp_path, repository, DRAGOMAN_CACHE_SHARED="true")).path
+
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(compiles)
+        try:
+            assert set(pool.map(compares, range(100))) == {held.path}
+        finally:
+            over.set()
+    assert "it is copied again" not in caplog.text
 
 
 def test_a_loop_of_folders_ends(tmp_path: Path) -> None:
