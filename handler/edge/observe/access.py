@@ -109,7 +109,7 @@ class LineForm(Protocol):
 class Lines:
     """Entries on their way to `stream`, in their order. `freezes`: nothing runs after a request, as on Lambda."""
 
-    def __init__(self, form: LineForm, stream: TextIO, *, freezes: bool = False) -> None:
+    def __init__(self, form: LineForm, stream: TextIO | None, *, freezes: bool = False) -> None:
         self._form = form
         self._stream = stream
         self._entries: list[Entry | str] = []
@@ -135,18 +135,24 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Writes the waiting entries. A full disk loses them: a request must not fail for its line.
-
-        The stream raises ValueError if a model's code has closed it.
-        """
+        """Writes the waiting entries."""
         entries, self._entries = self._entries, []
         if not entries:
             return
         form = self._form
         lines = [form.note(each) if isinstance(each, str) else form.line(each) for each in entries]
+        write(b"\n".join((*lines, b"")).decode("utf-8", "replace"), self._stream)
+
+
+def write(text: str, stream: TextIO | None) -> None:
+    """Writes lines. A full disk loses them: a request must not fail for its line.
+
+    The stream is None if the process began without one. It raises ValueError if a model's code has closed it.
+    """
+    if stream is not None:
         with suppress(OSError, ValueError):
-            self._stream.write(b"\n".join((*lines, b"")).decode("utf-8", "replace"))
-            self._stream.flush()
+            stream.write(text)
+            stream.flush()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

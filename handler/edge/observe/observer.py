@@ -50,7 +50,7 @@ class Observer:
         """`freezes`: nothing runs after a request, as on Lambda."""
         self.counts = Counts()
         self._lines: Lines | None = None
-        self._stderr = sys.stderr  # a model's code may put another one there, for its own output
+        self._stdout, self._stderr = sys.stdout, sys.stderr  # a model's code may put others there, for its own output
         self._freezes = freezes
         self._settings = settings
         self._registry = registry
@@ -166,8 +166,7 @@ class Observer:
         settings = self._settings
         entry = access.entry(record, ns, model, version, "INFO")
         line = emf.line(entry, record.given, settings.metrics_namespace, settings.name, is_cold=first)
-        with suppress(OSError):  # as of a full disk: no request fails for its line
-            print(line, flush=True)  # noqa: T201 - the format's way
+        access.write(f"{line}\n", self._stdout)
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import sys
-from contextlib import closing, redirect_stderr
+from contextlib import closing, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -274,12 +274,32 @@ def test_a_log_that_a_model_has_closed_breaks_no_request(monkeypatch: pytest.Mon
         assert {ask(app, "GET", "/v2")[0] for _ in range(MOST_ENTRIES + 1)} == {200}
 
 
-def test_metrics_in_the_log_that_cannot_be_written_break_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stream", ["full", "closed", "none"])
+def test_metrics_in_the_log_that_cannot_be_written_break_no_request(
+    stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They go to stdout, a line for each request."""
+    closed = io.StringIO()
+    monkeypatch.setattr("sys.stdout", {"full": FullDisk(), "closed": closed, "none": None}[stream])
     with closing(make(METRICS="emf")) as app:
-        monkeypatch.setattr("sys.stdout", FullDisk())
+        closed.close()  # as a model's code can do
         assert ask(app, "GET", "/v2")[0] == 200
         assert not app._ongoing._records
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_model_that_takes_stdout_for_its_own_output_takes_no_metrics(
+    closes: bool,  # noqa: FBT001 - a parameter
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The redirection concerns the whole process, and so the requests that end meanwhile."""
+    with closing(make(METRICS="emf")) as app:
+        with redirect_stdout(io.StringIO()) as own:
+            if closes:
+                own.close()
+            assert ask(app, "GET", "/v2")[0] == 200
+        assert len(capsys.readouterr().out.splitlines()) == 1
+        assert closes or not own.getvalue()
 
 
 def test_the_gates_refusal_is_the_requests_own_line(
