@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from errno import ENAMETOOLONG
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
@@ -98,13 +100,24 @@ def content(file: Path, model: str, path: str) -> bytes | None:
 
 def _walk(folder: Path, prefix: str) -> Iterator[File]:
     """Yields every file below, except hidden ones. Follows links (Kubernetes mounts volumes by them), not loops."""
-    if prefix.count("/") > DEEPEST:
+    depth = prefix.count("/")
+    if depth > DEEPEST:
         return
     for entry in entries(folder):
         if leads_on(entry):
-            yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
+            path = folder / entry.name
+            if not entry.is_symlink() or not is_loop(path, depth + 1):
+                yield from _walk(path, f"{prefix}{entry.name}/")
         elif entry.is_file() and (file := _file(entry, prefix + entry.name)) is not None:
             yield file
+
+
+def is_loop(link: Path, depth: int) -> bool:
+    """Decides whether a link leads to one of the `depth` folders above it. One that leads nowhere does not."""
+    with suppress(OSError):
+        target = link.stat()
+        return any(os.path.samestat(target, above.stat()) for above in islice(link.parents, depth))
+    return False
 
 
 def is_shown(name: str) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused, WrongOption
 from handler.settings.routing import VERSION
 from handler.stores import paths
+from handler.stores.directory import is_loop
 
 DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
 IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
@@ -104,7 +106,14 @@ def _write(folder: Path, models: Path | None, constraints: Path | None, copy: Co
     if constraints is not None:
         shutil.copyfile(constraints, folder / "constraints.txt")
     if models is not None:
-        shutil.copytree(models, folder / FOLDER, copy_function=copy, ignore=IGNORED)
+        shutil.copytree(models, folder / FOLDER, copy_function=copy, ignore=partial(_left_out, models))
+
+
+def _left_out(models: Path, folder: str, names: list[str]) -> set[str]:
+    """Returns the entries of a folder that a server does not look at: hidden ones, and loops of links."""
+    depth = len(Path(folder).relative_to(models).parts) + 1
+    links = (path for path in map(Path(folder).joinpath, names) if path.is_symlink())
+    return IGNORED(folder, names) | {link.name for link in links if is_loop(link, depth)}
 
 
 def _link(source: str, target: str) -> str:

@@ -26,11 +26,13 @@ sys.exit(int(os.environ.get("EXIT", 0)))
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """A repository with one model, which is a link, and files that are not models."""
+    """A repository with one model, which is a link, files that are not models, and two loops."""
     folder = tmp_path / "models"
     (folder / "iris" / "1" / "__pycache__").mkdir(parents=True)
     (tmp_path / "weights").write_bytes(b"w")
     (folder / "iris" / "1" / "model.onnx").symlink_to(tmp_path / "weights")
+    for name, target in (("here", "."), ("round", folder)):
+        (folder / "iris" / "1" / name).symlink_to(target)
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("x")
     return folder
