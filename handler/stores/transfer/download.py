@@ -32,6 +32,7 @@ from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, 
 from handler.stores.transfer.objects import Transfer, fitting, missing, resume, wrong
 from handler.stores.transfer.ranges import Region
 from handler.stores.transfer.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
+from handler.stores.transfer.streams import started
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes between two lines in the journal: the most that a killed process fetches again, per stream."""
@@ -69,7 +70,7 @@ class Download:
     def run(self) -> None:
         """Fetches everything. The caller's own thread is the first stream."""
         self._active = 1
-        self._beside([self._help] if self._streams > 1 else [])
+        self._beside(started(self._help, min(1, self._streams - 1)))
         for item in self._items.values():
             item.part.close()
         if self._failure is not None:
@@ -77,10 +78,7 @@ class Download:
         if not all(item.part.complete for item in self._items.values()):
             raise RuntimeError("a fetch ended before everything was there")
 
-    def _beside(self, helpers: Sequence[Callable[[], None]]) -> None:
-        threads = [threading.Thread(target=helper, daemon=True) for helper in helpers]
-        for thread in threads:
-            thread.start()
+    def _beside(self, threads: Sequence[threading.Thread]) -> None:
         self._stream()
         for thread in threads:
             thread.join()
@@ -95,8 +93,9 @@ class Download:
                     break
             if is_over:
                 return
-            self._active += self._streams - 1
-        self._beside([self._stream] * (self._streams - 2))
+            threads = started(self._stream, self._streams - 2)  # they wait for the lock, and so for their count
+            self._active += 1 + len(threads)
+        self._beside(threads)
 
     def _is_over(self) -> bool:
         return self._failure is not None or all(work.finished for work in self._items)

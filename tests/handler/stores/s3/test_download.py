@@ -11,6 +11,7 @@ import threading
 import zlib
 from contextlib import suppress
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.store import S3Store
 from handler.stores.transfer import download as fetching
 from handler.stores.transfer import ranges as regions
+from handler.stores.transfer import streams
 from handler.stores.transfer.ranges import Work, claim, most_streams
 from handler.stores.transfer.retries import Tries
 from tests.support import fault_proxy, s3_stand_in
@@ -95,6 +97,31 @@ def test_one_stream_that_is_fast_is_left_alone(
     asked = sorted(map(str, stand_in.ranges_asked))
     # On a busy machine the stream has proved fast before it asks for its first range.
     assert (asked in (["bytes=0-74999", "bytes=75000-599999"], ["bytes=0-599999"])) == is_fast
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_a_process_that_can_start_no_more_threads_fetches_with_those_it_has(
+    store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The caller's own is enough. The last stream stays if the store asks for fewer requests."""
+    started: list[threading.Thread] = []
+
+    class Limited(threading.Thread):
+        def start(self) -> None:
+            started.append(self)
+            if len(started) > most:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(streams, "threading", SimpleNamespace(Thread=Limited))
+    monkeypatch.setattr(fetching, "LOOK", 0.001)
+    monkeypatch.setattr(fetching, "FAST", float("inf"))
+    stand_in.rate = 1_000_000
+    stand_in.put("p/m/1/model.bin", CONTENT)
+    proxy.faults = [Fault("slow")] * 5
+    assert fetched(store) == CONTENT
+    assert len(started) == most + 1
+    assert not proxy.faults
 
 
 def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_one(
