@@ -161,7 +161,7 @@ def _ends_by_sigterm() -> Iterator[None]:
 
 def _end(number: int, _: Any = None) -> None:
     """Ends the process by a signal. The interpreter would wait for the models that are being loaded."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: a model's code has closed it
         sys.stdout.flush()
     private.forget()
     signal.signal(number, signal.SIG_DFL)

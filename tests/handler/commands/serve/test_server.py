@@ -16,7 +16,8 @@ from tests.support.publishing import publish
 from tests.support.server import HOST, ROOT, running
 
 SLOW: Final = b"""
-import os, time
+import os, sys, time
+sys.stdout.close()
 open("begun", "w").close()
 while not os.path.exists("never"):
     time.sleep(0.01)
@@ -30,7 +31,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_ctrl_c_ends_a_server_that_loads_a_model(tmp_path: Path) -> None:
-    """Ctrl-C ends a load as SIGTERM does, and prints no traceback."""
+    """Ctrl-C ends a load as SIGTERM does, and prints no traceback, not even if the model's code has closed stdout."""
     publish(tmp_path / "models", "m", 1, SLOW, "model.py")
     log, settings = tmp_path / "log", {"REPOSITORY": str(tmp_path / "models"), "ALLOW_CODE": "true"}
 
