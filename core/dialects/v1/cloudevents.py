@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from core.dialects.v1.request import Finish
 from core.encoding import jsonio
-from core.encoding.exact_json import dumps_exact
 from core.errors import InvalidInput, given, shown
 from core.wire import Call, HttpResponse, UnsupportedType
 
@@ -65,6 +64,8 @@ def _data(event: Any) -> bytes:
             raise InvalidInput("the event's data_base64 is not base64 text") from None
     if "data" not in event:
         raise InvalidInput("the event has no data")
+    from core.encoding.exact_json import dumps_exact  # noqa: PLC0415 - for structured events
+
     return dumps_exact(event["data"])
 
 
