@@ -10,14 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, wait
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.deadline import NEVER, Deadline
-from core.errors import StillLoading
+from core.errors import ServingError, StillLoading, copied
 from core.ports import Context
 from core.records import NamedTuple
 from handler.lifecycle.versions import ServedVersion
 from handler.stores.progress import Progress
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Load:
@@ -128,9 +131,21 @@ def settled(work: Callable[[], T], deadline: Deadline) -> T:
             wait_for((pending.load,), deadline)
             if not pending.future.done():
                 raise pending.load.unfinished() from None
-            result: T = pending.future.result()
+            result: T = outcome(pending.future)
             if pending.final:
                 return result
+
+
+def outcome(future: "Future[Any] | asyncio.Future[Any]") -> Any:
+    """Returns the result of a load that has ended. Raises a copy of its ServingError.
+
+    Each request that waited has a traceback of its own then. One in the load's error would hold the requests' frames,
+    and these hold the load, which holds the error: a cycle, with the bodies of the requests in it.
+    """
+    error = future.exception()
+    if isinstance(error, ServingError):
+        raise copied(error, error.retry_after)
+    return future.result()
 
 
 def wait_for(loads: Iterable[Load], deadline: Deadline) -> None:

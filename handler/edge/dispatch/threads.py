@@ -21,7 +21,7 @@ from handler.edge.dispatch.workers import Workers
 from handler.edge.jobs import Job
 from handler.edge.leaving import landed
 from handler.edge.timing import Misplaced, Timing
-from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.single_flight import Pending, outcome
 from handler.settings import Settings
 
 T = TypeVar("T")
@@ -167,6 +167,6 @@ async def _landed(pending: Pending, timing: Timing, until: Deadline) -> Any:
         landing = await landed(load.future, None if until.is_never else max(0.0, until.left))
         if not landing.done():
             raise load.unfinished()
-        return landing.result()
+        return outcome(landing)
     finally:
         timing.waited(time.perf_counter_ns() - pending.since, load)

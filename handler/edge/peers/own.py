@@ -9,7 +9,7 @@ from core.deadline import within
 from core.operations import IndexEntry, ModelRef
 from handler.edge.peers.sockets import ASK_SECONDS, NotServing
 from handler.lifecycle.registry import Registry
-from handler.lifecycle.single_flight import Background, Load, Pending
+from handler.lifecycle.single_flight import Background, Load, Pending, outcome
 
 QUESTIONS: Final = ("ready", "readiness", "status", "statistics")
 """The methods of the registry that the others ask, with a context that ends in time."""
@@ -73,7 +73,7 @@ def finished(call: Callable[[], Any], load: Load | None = None) -> Any:
         except Pending as pending:
             if load is not None:
                 load.ahead = pending.load
-            result = pending.future.result()
+            result = outcome(pending.future)
             if load is not None:
                 load.ahead, load.version = None, pending.load.version
             if pending.final:

@@ -20,13 +20,14 @@ from core.errors import ModelNotFound, StillLoading
 from core.operations import ModelRef
 from handler.edge.app import App
 from handler.edge.dispatch.threads import Threads, _landed
+from handler.edge.flight import SMALL
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Load, Pending
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 from tests.handler.calling import infer
 from tests.handler.lifecycle.samples import PATIENT, ROOT
-from tests.support.asgi import Local
+from tests.support.asgi import Local, application
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,3 +144,27 @@ def test_a_load_that_fails_after_its_client_has_left_leaves_no_traceback() -> No
 
     asyncio.run(leave())
     assert reported == []
+
+
+@pytest.mark.parametrize(("target", "status"), [
+    ("none", 404),
+    ("half_plus_three/versions/9", 404),
+    ("broken", 503),
+])  # fmt: skip
+def test_a_request_that_its_load_refuses_returns_its_bytes_in_flight(tmp_path: Path, target: str, status: int) -> None:
+    """No collector is needed for it: on a quiet server, it might not run for minutes."""
+    shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
+    (tmp_path / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "broken" / "1" / "model.py").write_text("raise ValueError")
+    client = Local(application(tmp_path, ALLOW_CODE="true"))
+    flight = client.app.flight
+    gc.disable()
+    try:
+        answer = client.call("POST", f"/v2/models/{target}/infer", bytes(SMALL), stays=True)
+        until = time.monotonic() + 30
+        while flight.held and time.monotonic() < until:  # a thread may be about to drop the last reference
+            time.sleep(0.001)
+        assert (answer.status, flight.held) == (status, 0)
+    finally:
+        gc.enable()
+        client.close()
