@@ -240,6 +240,9 @@ class SingleFlight:
         load.begin()
         try:
             land = partial(load.future.set_result, work(load))
+        except ServingError as error:
+            # Its traceback holds the frames of the work, with all that a model has made until then; they hold the load.
+            land = partial(load.future.set_exception, copied(error, error.retry_after))
         except BaseException as error:  # noqa: BLE001 - the requests that wait get it
             land = partial(load.future.set_exception, error)
         self._next(name)

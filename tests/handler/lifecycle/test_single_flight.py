@@ -1,16 +1,21 @@
 """handler.lifecycle.single_flight: work on one model at a time."""
 
+import gc
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.deadline import NEVER, Deadline, within
-from core.errors import Fault
-from handler.lifecycle.single_flight import Background, Here, Load, Pending, SingleFlight
+from core.errors import Fault, ModelUnavailable
+from handler.edge.peers.own import finished
+from handler.lifecycle.single_flight import Background, Here, Load, Pending, SingleFlight, settled
 from handler.stores.progress import Progress
 
 
@@ -174,6 +179,40 @@ def test_a_server_answers_with_the_load_that_the_request_waits_for() -> None:
         assert loads[0] is loads[1]
         gate.set()
         assert pending.value.future.result(10) is True
+
+
+class Large:
+    """Data that shows whether it is still in memory."""
+
+
+@pytest.mark.parametrize("wait", [lambda call: settled(call, NEVER), finished])
+def test_a_failed_load_keeps_neither_its_data_nor_the_requests_that_waited(wait: Callable[[Any], Any]) -> None:
+    """No collector is needed for it. Each request gets a copy of the load's error."""
+    seen: list[weakref.ref[Large]] = []
+
+    def holding(large: Large, call: Callable[[], Any]) -> Any:
+        seen.append(weakref.ref(large))
+        return call()
+
+    def fail() -> None:
+        raise ModelUnavailable("gone", retry_after=3)
+
+    def ask(single: SingleFlight) -> tuple[str, float | None]:
+        try:
+            run = partial(single.run, "a", "m", lambda _: holding(Large(), fail), Background(), final=True)
+            holding(Large(), partial(wait, run))
+        except ModelUnavailable as error:
+            return error.message, error.retry_after
+        raise AssertionError
+
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as executor:
+            refusals = [ask(SingleFlight(executor)) for _ in range(2)]
+        assert [ref() for ref in seen] == [None] * 4
+    finally:
+        gc.enable()
+    assert refusals == [("gone", 3)] * 2
 
 
 class Waiting(Background):
