@@ -67,6 +67,7 @@ class _Request:
         self._waiting = [step for step in steps if not step.takes <= tensors.keys()]
         self._ready = deque(step for step in steps if step.takes <= tensors.keys())
         self._busy = 0
+        self._has_failed = False
         self._error: BaseException | None = None
         self._runs: list[Run] = []
         self._took: list[Took] = []
@@ -76,13 +77,15 @@ class _Request:
             with self._changed:
                 self._call_helpers()
             self._work(waits=True)
-        except BaseException as ended:
-            self._end(ended)
+        except BaseException:
+            self._end()
             raise
-        error = self._error
+        error = self._end() if self._has_failed else None
         if error is not None:
-            self._end(error)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
         return self._took
 
     def _work(self, *, waits: bool) -> None:
@@ -97,7 +100,7 @@ class _Request:
     def _next(self, *, waits: bool) -> PipelineStep | None:
         """Takes a step that is ready. Waits until there is one, unless it is a helper that asks."""
         with self._changed:
-            while self._error is None:
+            while not self._has_failed:
                 if self._ready:
                     self._busy += 1
                     return self._ready.popleft()
@@ -122,7 +125,8 @@ class _Request:
     def _finish(self, took: Took | None = None, error: BaseException | None = None) -> None:
         with self._changed:
             self._busy -= 1
-            self._error = self._error or error
+            if error is not None and not self._has_failed:
+                self._has_failed, self._error = True, error
             if took is not None:
                 self._took.append(took)
                 ready = [step for step in self._waiting if step.takes <= self._tensors.keys()]
@@ -151,13 +155,16 @@ class _Request:
         finally:
             self._free.release()
 
-    def _end(self, error: BaseException) -> None:
+    def _end(self) -> BaseException | None:
         """Ends what helpers do for a request that has failed. Waits for them if the request was ended.
 
         That request has its answer. Helpers whose code cannot be ended keep its thread, which then counts as lost.
+
+        Returns the error of the first step that failed, and keeps it no longer: its traceback holds this request.
         """
         with self._changed:
-            self._error = self._error or error
+            self._has_failed = True
+            error, self._error = self._error, None
             runs = list(self._runs)
         for each in runs:
             each.end(InterruptedError)
@@ -165,3 +172,4 @@ class _Request:
         if own is not None and own.ended:
             with self._changed:
                 self._changed.wait_for(lambda: not self._busy)
+        return error

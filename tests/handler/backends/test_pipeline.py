@@ -1,10 +1,13 @@
 """handler.backends.pipeline: steps over other models, in process."""
 
+import gc
 import itertools
 import random
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -370,6 +373,37 @@ def test_helpers_are_given_back() -> None:
     for _ in range(2):
         assert model._free.acquire(timeout=30)
     model._free.release(2)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_request_whose_steps_fail_is_let_go(*, is_ended: bool) -> None:
+    """Its tensors and its models stay no longer than its error, without the cyclic collector."""
+    both, run = threading.Barrier(2, timeout=30), Run()
+    owner = threading.current_thread()
+
+    def fail(_: Any) -> Any:
+        both.wait()
+        if is_ended and threading.current_thread() is owner:
+            run.end(lambda: TimedOut("too long"))
+            run.check()
+        raise ModelFailed("no")
+
+    def ask() -> "weakref.ref[Any]":
+        asking = given("x", 1)
+        with suppress(ModelFailed, TimedOut):
+            asked(failing, asking)
+        return weakref.ref(asking.array)
+
+    failing = slow_pair(fail)
+    gc.disable()
+    try:
+        seen = ask()
+        until = time.monotonic() + 30
+        while seen() is not None and time.monotonic() < until:  # the helper drops it when it ends
+            time.sleep(0.001)
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_a_request_that_is_ended_ends_its_helpers() -> None:
