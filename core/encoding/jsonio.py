@@ -136,7 +136,7 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
         raise InvalidInput("the JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
         comma = TRAILING_COMMA.match(error.doc, error.pos)
-        told = "it is empty" if not error.doc or error.doc.isspace() else error
+        told = "it is empty" if not error.doc or error.doc.isspace() else str(error)
         raise NotJson(f"the body is not JSON: {told}"[:200], error.msg, comma.end() if comma else error.pos) from None
     return value
 

@@ -1,9 +1,12 @@
 """core.encoding.jsonio: three readers that must agree, and a writer whose text must read back the same."""
 
+import gc
 import json
 import math
 import subprocess
 import sys
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +135,22 @@ def test_what_is_no_json_is_refused_with_its_place(body: bytes, message: str) ->
     for text in (body, PAD.encode() + body):
         with pytest.raises(InvalidInput, match=message):
             jsonio.loads(text)
+
+
+@pytest.mark.parametrize("begin", [b"{", b'["', b"[1] x", b"\xff", rb'["\ud800"]', b"[" * 100_000])
+@pytest.mark.parametrize("read", [jsonio.loads, jsonio.loads_shaped, jsonio.loads_lists, jsonio.loads_exact])
+def test_a_text_that_is_not_json_is_let_go_with_its_refusal(read: Any, begin: bytes) -> None:
+    """Without the cyclic collector: a client chooses how long it is."""
+    body = np.frombuffer(begin + PAD.encode(), np.uint8)
+    seen = weakref.ref(body)
+    gc.disable()
+    try:
+        with suppress(InvalidInput):
+            read(body.data)
+        del body
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_a_pair_of_surrogates_may_stand_beside_a_number_beyond_every_double() -> None:
