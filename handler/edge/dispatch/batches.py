@@ -14,7 +14,7 @@ from core.errors import ServingError
 from core.records import NamedTuple
 from core.tensor import Tensor
 from handler.backends.runs import Run
-from handler.edge.dispatch.lane import Errand, Lane, hand_over
+from handler.edge.dispatch.lane import Errand, Lane, Left, hand_over
 from handler.lifecycle.single_flight import Pending
 
 log = logging.getLogger(__name__)
@@ -263,7 +263,7 @@ def _tried(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """
     try:
         return call(), None
-    except (ServingError, StopIteration, Pending, Again) as raised:
+    except (ServingError, StopIteration, Pending, Again, Left) as raised:
         cause: BaseException | None = raised
         while cause is not None:
             cause.__traceback__ = None

@@ -34,6 +34,10 @@ class BatchPart(NamedTuple):
     gathers: bool = True
 
 
+class Left(Exception):
+    """Ends the work of a client that has left."""
+
+
 class Ends(Protocol):
     def end(self, error: Callable[[], BaseException], /) -> None:
         """Ends work, which raises what `error` returns."""

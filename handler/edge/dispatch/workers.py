@@ -20,7 +20,7 @@ from core.errors import ServerBusy, counted
 from core.operations import ModelSpec
 from handler.edge.dispatch.batches import Batch
 from handler.edge.dispatch.gathering import patience
-from handler.edge.dispatch.lane import BatchPart, Errand, Lane, hand_over
+from handler.edge.dispatch.lane import BatchPart, Errand, Lane, Left, hand_over
 from handler.edge.dispatch.lanes import QUEUE_SECONDS, Lanes
 from handler.edge.dispatch.worker import Worker
 from handler.edge.timing import Timing
@@ -34,10 +34,6 @@ UNAWAITED_SECONDS: Final = 2.0
 """A thread is lost so long after the client of work without a time limit has left, as a function's event ends."""
 RELIEF_SECONDS: Final = 0.1
 """Seconds for which the other models wait for one more thread, while one model has all threads."""
-
-
-class Left(Exception):
-    """Ends the work of a client that has left."""
 
 
 class Workers:

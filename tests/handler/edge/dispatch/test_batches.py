@@ -268,11 +268,19 @@ def test_times_and_counts_of_a_batch_are_each_requests_own(meet: Callable[..., M
 
 
 def test_nothing_of_a_batch_stays_in_memory(meet: Callable[..., Meeting]) -> None:
-    """Neither after an answer nor after an error; no collector is needed for it."""
+    """Neither after an answer nor after an error, or a client that left; no collector is needed for it."""
 
     def requests() -> list[Any]:
         # Not isinstance: it asks for __class__, which some packages' stand-ins for missing modules refuse.
         return [each for each in gc.get_objects() if type(each) in (Job, Errand, Batch, Prepared)]
+
+    async def leave() -> None:
+        leaving = meeting.ask(rows(LOOP))
+        await meeting.loops()
+        leaving.cancel()
+        await leaving
+        meeting.open("gate2")
+        await meeting.until(waiting=0, held=0)
 
     meeting = meet()
     gc.collect()
@@ -280,7 +288,7 @@ def test_nothing_of_a_batch_stays_in_memory(meet: Callable[..., Meeting]) -> Non
     gc.disable()
     try:
         meeting.together(rows(1), rows(BAD), rows(2), b"{")
-        meeting.run(meeting.until(waiting=0, held=0))
+        meeting.run(leave())
         left = [each for each in requests() if not any(each is old for old in before)]
     finally:
         gc.enable()
