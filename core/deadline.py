@@ -10,6 +10,9 @@ SLICE_SECONDS: Final = 1.0
 """The most that a request spends on a look at the repository, or on a fetch, while a loaded version could answer it."""
 LONGEST_MARGIN: Final = 1.0
 
+LONGEST_WAIT: Final = 366 * 86400.0
+"""Seconds beyond which a deadline counts as none. A lock cannot wait for the centuries that gRPC can state."""
+
 
 class Deadline(NamedTuple):
     """A point in time. `at`: seconds on time.monotonic(); infinity means that nothing ends the wait.
@@ -62,8 +65,8 @@ SCOPE_KEY: Final = "dragoman.deadline"
 
 
 def within(seconds: float, *, init: bool = False) -> Deadline:
-    """Returns the deadline that ends `seconds` from now."""
-    return Deadline(time.monotonic() + seconds, init)
+    """Returns the deadline that ends `seconds` from now; one without an end if that is longer than LONGEST_WAIT."""
+    return Deadline(time.monotonic() + seconds if seconds <= LONGEST_WAIT else math.inf, init)
 
 
 def answerable(seconds: float) -> float:

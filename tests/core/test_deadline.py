@@ -1,11 +1,12 @@
 """core.deadline: the point in time at which a request stops waiting."""
 
 import math
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from core.deadline import NEVER, SLICE_SECONDS, Deadline, answerable, within
+from core.deadline import LONGEST_WAIT, NEVER, SLICE_SECONDS, Deadline, answerable, within
 
 NOW = 50.0
 
@@ -26,6 +27,13 @@ def test_a_deadline_begins_now() -> None:
     """`within` counts from the present moment, and is not Lambda's init phase unless that is said."""
     assert within(3) == Deadline(NOW + 3)
     assert within(3, init=True) == Deadline(NOW + 3, init=True)
+
+
+@pytest.mark.parametrize(("seconds", "is_never"), [(LONGEST_WAIT, False), (LONGEST_WAIT + 1, True), (3.6e11, True)])
+def test_a_deadline_after_a_year_never_comes(seconds: float, is_never: bool) -> None:  # noqa: FBT001 - a column
+    """A lock cannot wait for each that gRPC can state."""
+    assert within(seconds).is_never is is_never
+    assert is_never or seconds <= threading.TIMEOUT_MAX
 
 
 @pytest.mark.parametrize(("at", "left"), [(NOW + 2, 2), (NOW, 0), (NOW - 2, -2), (math.inf, math.inf)])

@@ -150,7 +150,10 @@ def test_headers_that_say_nothing_are_refused(caller: Caller, kind: str, headers
 @pytest.mark.parametrize(
     ("kind", "header", "value"), [(PROTO, "connect-timeout-ms", "9999999999"), (WEB, "grpc-timeout", "99999999H")]
 )
-def test_the_longest_deadlines_are_deadlines(caller: Caller, kind: str, header: str, value: str) -> None:
-    """The cases are days and centuries."""
-    body = envelope(BODY) if kind == WEB else BODY
-    assert caller.post("ModelInfer", kind, body, **{header: value}).code is None
+@pytest.mark.parametrize(("method", "message"), [("ModelInfer", BODY), ("RepositoryIndex", b"")])
+def test_the_longest_deadlines_are_deadlines(
+    caller: Caller, kind: str, header: str, value: str, method: str, message: bytes
+) -> None:
+    """The cases are days and centuries. The index waits for a lock, whose time has a limit."""
+    body = envelope(message) if kind == WEB else message
+    assert caller.post(method, kind, body, **{header: value}).code is None
