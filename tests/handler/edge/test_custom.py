@@ -233,6 +233,7 @@ def test_while_the_store_does_not_answer_paths_are_as_they_were(app: App, monkey
         asked.append(None)
         raise ModelUnavailable("the store does not answer")
 
+    monkeypatch.setattr("handler.lifecycle.custom_paths.PAUSE", 600.0)  # the requests below come within it
     with monkeypatch.context() as store:
         store.setattr(app.registry._repository, "models", down)
         assert ask(app, "GET", "/nothing")[0]["status"] == 404

@@ -11,6 +11,7 @@ from core.deadline import NEVER
 from core.errors import ModelUnavailable
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.custom_paths import CUSTOM_SECONDS, CustomPaths
+from handler.lifecycle.inventory.looks import PAUSE
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
@@ -66,7 +67,7 @@ def test_paths_that_are_forgotten_are_looked_up_at_once(paths: CustomPaths, tmp_
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     paths: CustomPaths, repository: Repository, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is asked at intervals, and its last answer counts until the next one."""
+    """The store is asked at intervals, short ones before its first answer. Its last answer counts until the next."""
     asked: list[None] = []
 
     def down(_: Any) -> Any:
@@ -80,9 +81,25 @@ def test_while_the_store_does_not_answer_paths_are_as_they_were(
         store.setattr(repository, "models", down)
         assert [found(), found()] == [{}, {}]
         assert len(asked) == 1
-    clock.now += CUSTOM_SECONDS + 1
+    clock.now += PAUSE + 0.1
     assert found() == {"chat": ("POST",)}
     monkeypatch.setattr(repository, "models", down)
     clock.now += CUSTOM_SECONDS + 1
     assert [found(), found()] == [{"chat": ("POST",)}] * 2
     assert len(asked) == 2
+
+
+def test_a_model_that_the_store_did_not_send_has_its_path_soon(
+    paths: CustomPaths, repository: Repository, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that could not read each model's settings is repeated after a pause."""
+
+    def down(*_: Any, **__: Any) -> Any:
+        raise ModelUnavailable("the store does not answer")
+
+    with monkeypatch.context() as store:
+        store.setattr(repository, "look", down)
+        assert paths.models("/chat", NEVER) == {}
+    assert paths.models("/chat", NEVER) == {}
+    clock.now += PAUSE + 0.1
+    assert paths.models("/chat", NEVER) == {"chat": ("POST",)}
