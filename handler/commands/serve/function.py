@@ -46,6 +46,7 @@ class LambdaInstance:
         self._questions: Any = None
         self._answers: Any = None
         self._turn = threading.Lock()
+        self._is_closed = False
 
     def invoke(self, event: dict[str, Any]) -> Invoked:
         """Raises FunctionTimedOut, FunctionFailed."""
@@ -85,6 +86,8 @@ class LambdaInstance:
             stdin=subprocess.DEVNULL,
             process_group=0,  # a terminal's Ctrl-C would end an invocation that the server still waits for
         )
+        if self._is_closed:
+            self._process.kill()
         os.close(reads)
         os.close(writes)
         self._questions, self._answers = Connection(self_writes, readable=False), Connection(self_reads, writable=False)
@@ -103,6 +106,10 @@ class LambdaInstance:
             self._answers.close()
 
     def close(self) -> None:
-        """Ends the process. Waits for an invocation that is under way."""
+        """Ends the process. An invocation that is still under way fails: the server has waited for its answer."""
+        self._is_closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
         with self._turn:
             self._end()

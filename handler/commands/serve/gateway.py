@@ -69,9 +69,16 @@ class Gateway:
         if body is None:
             goes = self._own("large", "the request has more than 10 MB")
         else:
-            goes = await asyncio.to_thread(self._answer, scope, body)
+            goes = await self._in_time(scope, body)
         await send({"type": "http.response.start", "status": goes.status, "headers": _framed(goes)})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else goes.body})
+
+    async def _in_time(self, scope: Any, body: bytes) -> Goes:
+        """Returns the answer, or the gateway's own one if the server ends before."""
+        try:
+            return await asyncio.to_thread(self._answer, scope, body)
+        except asyncio.CancelledError:
+            return self._own("failed", "the server ends, and the function has not answered")
 
     def _answer(self, scope: Any, body: bytes) -> Goes:
         path = scope["raw_path"].decode("latin-1")

@@ -8,7 +8,9 @@ import json
 import logging
 import os
 import resource
+import select
 import sys
+import threading
 import time
 from multiprocessing.connection import Connection
 from typing import Any
@@ -57,6 +59,15 @@ def _answer(function: Any, question: dict[str, Any]) -> bytes:
     return json.dumps(found | {"peak": peak}, ensure_ascii=False).encode()
 
 
+def _watch(reads: int) -> None:
+    """Ends this process when the server has ended, however that happened, and whatever the function does."""
+    server = select.poll()
+    server.register(reads, 0)  # the end of a pipe is reported without being asked for
+    server.poll()
+    os._exit(1)
+
+
 if __name__ == "__main__":
     os.dup2(2, 1)
+    threading.Thread(target=_watch, args=(int(sys.argv[1]),), name="dragoman-end", daemon=True).start()
     main(int(sys.argv[1]), int(sys.argv[2]))

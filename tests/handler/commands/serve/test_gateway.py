@@ -19,6 +19,7 @@ from handler.commands.serve import events, gateway, runtime
 from handler.commands.serve.events import Came
 from handler.commands.serve.gateway import APIS, LARGEST_BODY, LARGEST_EVENT, Gateway
 from tests.handler.edge.client import BODY, INFER, ROOT, lifespan
+from tests.protocols.test_waiting import until
 from tests.support.asgi import spoken
 from tests.support.server import HOST, running
 from tests.support.wire import Wire
@@ -30,6 +31,7 @@ def predict(inputs, parameters):
     if inputs["how"][0] == b"exit":
         os._exit(3)
     if inputs["how"][0] == b"wait":
+        open(os.path.join(FOLDER, "waits"), "w").close()
         time.sleep(60)
     return {"out": inputs["how"]}
 """
@@ -116,29 +118,54 @@ def test_the_gateways_limits_hold(api: Gateway, monkeypatch: pytest.MonkeyPatch)
     assert ask(api, "POST", INFER, BODY)[0] == api._api.own["failed"][0]
 
 
+def write_model(folder: Path) -> None:
+    """Writes a model that does what its input says. It notes in the folder that it waits."""
+    (folder / "m" / "1").mkdir(parents=True)
+    (folder / "m" / "1" / "model.py").write_text(CODE.replace("FOLDER", repr(str(folder))))
+    (folder / "m" / "model-settings.json").write_text(json.dumps(SETTINGS))
+
+
+def infer(made: Gateway, how: str) -> tuple[int, bytes]:
+    tensor = {"name": "how", "shape": [1], "datatype": "BYTES", "data": [how]}
+    return ask(made, "POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor]}).encode())[::2]
+
+
 def test_an_instance_that_ends_is_followed_by_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its request fails; what a model prints is not taken for an answer."""
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "model.py").write_text(CODE)
-    (tmp_path / "m" / "model-settings.json").write_text(json.dumps(SETTINGS))
+    write_model(tmp_path)
     made = Gateway(APIS["rest"], environ(tmp_path))
-
-    def infer(how: str) -> tuple[int, bytes]:
-        tensor = {"name": "how", "shape": [1], "datatype": "BYTES", "data": [how]}
-        return ask(made, "POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor]}).encode())[::2]
-
-    assert json.loads(infer("word")[1])["outputs"][0]["data"] == ["word"], infer("word")
-    assert infer("exit") == (502, b'{"message": "Internal server error"}')
+    assert json.loads(infer(made, "word")[1])["outputs"][0]["data"] == ["word"], infer(made, "word")
+    assert infer(made, "exit") == (502, b'{"message": "Internal server error"}')
     assert "API Gateway answers 502 Internal server error: the function's process ended" in caplog.text
-    assert infer("word")[0] == 200
+    assert infer(made, "word")[0] == 200
     made._instance._seconds = 0.0
-    assert infer("wait") == (504, b'{"message": "Endpoint request timed out"}')
+    assert infer(made, "wait") == (504, b'{"message": "Endpoint request timed out"}')
     assert made._instance._process is None
     made._instance._seconds = 60.0
-    assert infer("word")[0] == 200
+    assert infer(made, "word")[0] == 200
 
     assert lifespan(made) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert made._instance._process is None
+
+
+@pytest.mark.parametrize("how", ["the server closes", "the server dies"])
+def test_a_server_that_ends_does_not_wait_for_its_function(how: str, tmp_path: Path) -> None:
+    """It has waited for the requests before. A function that still works would live on."""
+    write_model(tmp_path)
+    made = Gateway(APIS["rest"], environ(tmp_path))
+    assert infer(made, "word")[0] == 200
+    process, found = made._instance._process, list[tuple[int, bytes]]()
+    client = threading.Thread(target=lambda: found.append(infer(made, "wait")))
+    client.start()
+    until((tmp_path / "waits").exists)
+    if how == "the server closes":
+        made._instance.close()
+    else:
+        made._instance._questions.close()
+    assert process is not None
+    process.wait(30)
+    client.join(30)
+    assert found == [(502, b'{"message": "Internal server error"}')]
 
 
 def test_requests_wait_for_each_other() -> None:
@@ -159,7 +186,7 @@ def test_a_function_that_cannot_start_is_the_gateways_failure(caplog: pytest.Log
     made = Gateway(APIS["http"], {"PATH": os.environ["PATH"], "PYTHONSTARTUP": "", "DRAGOMAN_REPOSITORY": "s3://"})
     assert ask(made, "GET", "/v2/models")[0] in (500, 503)  # settings that are wrong are the function's own refusal
     made._instance._environ = {"PATH": "", "PYTHONHOME": "/nowhere"}
-    made._instance.close()
+    made._instance._end()
     assert ask(made, "GET", "/v2/models")[0] == 500
     assert "the function's process ended" in caplog.text
 
