@@ -71,8 +71,10 @@ def _listed(files: Iterable[str]) -> Iterator[tuple[Path, int]]:
         path = Path(text)
         if not paths.exists(path):
             raise Refused(f"there is no file {text}")
-        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else (path,):
-            yield file, file.stat().st_size if file.is_file() else maxsize
+        if path.is_dir():
+            yield from ((file, file.stat().st_size) for file in sorted(path.rglob("*.jsonl")) if file.is_file())
+        else:
+            yield path, path.stat().st_size if path.is_file() else maxsize
 
 
 def _exchanges(file: Path, size: int) -> Iterator[Exchange]:
@@ -91,8 +93,8 @@ def _exchanges(file: Path, size: int) -> Iterator[Exchange]:
 
 
 def _lines(file: Path, size: int) -> Iterator[bytes]:
-    """Yields the lines of so many bytes."""
-    with file.open("rb") as lines:
+    """Yields the lines of so many bytes, none of a file that has gone: the replay can take longer than logs are kept."""
+    with suppress(FileNotFoundError), file.open("rb") as lines:
         for line in lines:
             yield line[:size]
             size -= len(line)

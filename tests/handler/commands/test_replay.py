@@ -188,14 +188,20 @@ def test_what_cannot_be_replayed_is_one_line(
 
 
 def test_a_log_that_grows_is_read_to_the_end_that_it_had(tmp_path: Path) -> None:
-    """A server that logs the requests of a replay into the same folder was sent them again, without an end."""
+    """A server that logs the requests of a replay into the same folder was sent them again, without an end.
+
+    A file that has gone meanwhile is left out.
+    """
     kinds = ("request", "response")
     pair = [{"type": f"org.kubeflow.serving.inference.{kind}", "id": "1", "data": {}} for kind in kinds]
     files = [write(tmp_path / name, *pair) for name in ("a.jsonl", "b.jsonl")]
+    gone = write(tmp_path / "d.jsonl", *pair)
+    (tmp_path / "e.jsonl").symlink_to("nothing")
     whole = files[0].read_text("utf-8")
     files[1].write_text(whole + whole[:20], "utf-8")
     found = read([str(tmp_path)])
     next(found)
+    gone.unlink()
     for file in (*files, tmp_path / "c.jsonl"):
         with file.open("a", encoding="utf-8") as log:
             log.write(whole[20:] + whole)
