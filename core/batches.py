@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -15,8 +16,8 @@ from core.ports import Context, Models, Use
 from core.records import NamedTuple
 from core.tensor import Tensor
 
-MOST_COMPARED: Final = 4096
-"""The most values in the parameters of a request that runs together with others."""
+MOST_COMPARED: Final = 65_536
+"""The most values and characters in the parameters of a request that runs together with others."""
 OBJECT: Final = 64
 """Bytes that an element of BYTES takes beside its own."""
 
@@ -54,10 +55,10 @@ class Prepared(NamedTuple):
     def kind(self) -> Hashable:
         """Equal for inferences that may run as one: the same version, outputs, parameters, datatypes, shapes of rows.
 
-        Parameters are compared as text: 1, 1.0 and True are different things to a model. One with very many values
-        runs alone: no other thread runs while Python writes them.
+        Parameters are compared as text: 1, 1.0 and True are different things to a model. A request with long ones runs
+        alone: no other thread runs while Python writes them.
         """
-        if self.parameters and sum(map(len, levels(self.parameters))) > MOST_COMPARED:
+        if self.parameters and _length(self.parameters) > MOST_COMPARED:
             return object()
         tensors = tuple((name, each.datatype.name, each.array.shape[1:]) for name, each in self.inputs.items())
         parameters = repr(sorted(self.parameters.items())) if self.parameters else ""
@@ -74,6 +75,18 @@ class Ran(NamedTuple):
 
     outputs: Sequence[Tensor]
     ns: int
+
+
+def _length(parameters: Mapping[str, Any]) -> int:
+    """Returns the number of values in a request's parameters, and of characters in their texts and names."""
+    length = 0
+    for each in chain.from_iterable(levels(parameters)):
+        length += 1
+        if isinstance(each, str):
+            length += len(each)
+        elif isinstance(each, dict):
+            length += sum(map(len, each))
+    return length
 
 
 def _size(tensor: Tensor) -> int:

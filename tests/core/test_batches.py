@@ -57,7 +57,10 @@ def test_only_inferences_that_differ_in_their_rows_are_of_one_kind(other: Prepar
     [
         ({"a": 1, "b": [1]}, {"b": [1], "a": 1}, True),
         ({"a": 1}, {"a": True}, False),
-        ({"a": [1] * 5000}, {"a": [1] * 5000}, False),
+        ({"a": [1] * 70_000}, {"a": [1] * 70_000}, False),
+        ({"a": "e" * 70_000}, {"a": "e" * 70_000}, False),
+        ({"a": {"e" * 70_000: 1}}, {"a": {"e" * 70_000: 1}}, False),
+        ({"a": ["e"] * 100}, {"a": ["e"] * 100}, True),
         ({"a": 1}, {"a": 1.0}, False),
         ({"a": "1"}, {"a": 1}, False),
         ({"a": {"b": []}}, {"a": {"b": {}}}, False),

@@ -9,7 +9,7 @@ Serving's, and gets its answer: MLflow's clients never send that member. Sources
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from core.bounds import check_levels, check_parts
+from core.bounds import check_parts
 from core.dialects.platforms import replies
 from core.dialects.platforms.frames import from_records, from_split, tensors
 from core.dialects.platforms.replies import Value, by_columns, by_rows, phrase
@@ -17,6 +17,7 @@ from core.dialects.v1 import predict
 from core.dialects.v1.answer import named, rows
 from core.dialects.v1.inputs import from_columns, from_rows, is_named
 from core.dialects.v1.request import V1Question, find_signature
+from core.dialects.v2.parameters import for_model
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelSpec
 from core.records import NamedTuple
@@ -100,6 +101,7 @@ def _kind_of(document: Mapping[str, Any]) -> str:
 
 
 def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Raises InvalidInput, TooMany, and Inexact as `for_model` does."""
     for name in PARAMETERS:
         value = document.get(name)
         if value is None:
@@ -107,7 +109,5 @@ def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise InvalidInput(f"{name!r} is {shown(value)}; expected an object")
         check_parts(value, name)
-        for parameter, found in value.items():
-            check_levels(parameter, found)
-        return value
+        return for_model(value)
     return {}

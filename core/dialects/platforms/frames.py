@@ -21,7 +21,7 @@ from core.encoding.values import from_values
 from core.errors import InvalidInput, TooMany, shown
 from core.operations import ModelSpec
 from core.records import NamedTuple
-from core.tensor import Tensor, TensorSpec, as_column
+from core.tensor import Tensor, TensorSpec, as_column, check_rank
 
 Cells = Callable[[Sequence[Any], DataType], Sequence[Any]]
 MATRIX_RANK: Final = 2
@@ -145,6 +145,7 @@ def _column(spec: TensorSpec, values: Any, cells: Cells | None) -> Tensor:
     if isinstance(values, np.ndarray):
         return as_column(from_values(spec.name, spec.datatype, values.shape, values), spec.shape)
     flat, shape = flattened(values)
+    check_rank(len(shape), spec.name)
     return as_column(from_values(spec.name, spec.datatype, shape, flat), spec.shape)
 
 

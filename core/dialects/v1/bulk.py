@@ -24,6 +24,8 @@ from core.signature import Signature
 from core.tensor import Tensor
 
 COMMA: Final = ord(",")
+TOGETHER: Final = 4096
+"""The most rows of texts that are lists at a time: Python's collector visits all lists again and again."""
 BLANK: Final = ord(" ")
 NUMBERS: Final = "numbers"
 LIST: Final = b"[]"
@@ -189,7 +191,8 @@ def _texts(output: Output, non_finite: NonFinite | None, before: bytes = b"") ->
     """Returns the JSON of each row of an output."""
     shape = output.tensor.shape
     if output.tensor.datatype is BYTES or not all(shape):
-        return [before + jsonio.dumps(row) for row in output.rows(non_finite)]
+        parts = (output.part(start, start + TOGETHER) for start in range(0, shape[0], TOGETHER))
+        return [before + jsonio.dumps(row) for part in parts for row in part.rows(non_finite)]
     # The text of the whole array has each row's text, between separators that stand nowhere else.
     inner = len(shape) - 1
     text = jsonio.dumps(output.value(non_finite))

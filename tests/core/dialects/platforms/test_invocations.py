@@ -181,6 +181,8 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {FRAME: {"columns": ["a", "b"], "data": [[[1, 3], 2]] * 2}}, MATRIX, "input 'x' has 6 elements"),
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, 2, 3]]}}, TABLE,
         "input 'name' has 2 where BYTES needs strings"),
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[json.loads("[" * 64 + "]" * 64), "a", 1]]}}, TABLE,
+        "input 'age' has 65 dimensions; at most 32 are possible"),
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, "a", None]]}}, TABLE,
         "input 'n' has null where INT64 needs integers"),
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[[1, 2], "", 1], [[1], "", 1]]}}, TABLE, "size"),

@@ -132,7 +132,9 @@ def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
     asked, reply = predict(question({"instances": [1] * rows, "signature_name": chosen}), SPEC)
     bound = bulk.bind([1] * rows, SPEC, chosen)
     assert (bound.rows, listed(bound.infer.inputs)) == (rows, listed(asked.inputs))  # type: ignore[union-attr]
-    texts = bound.texts(tensors, NonFinite.BARE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bulk, "TOGETHER", 2)
+        texts = bound.texts(tensors, NonFinite.BARE)
     assert plain([json.loads(text) for text in texts]) == plain(told(reply(result(*tensors)))["predictions"])
     assert bound.texts(tensors, NonFinite.BARE, b"%b") == [b"%b" + text for text in texts]
 
