@@ -93,7 +93,7 @@ def _exchanges(file: Path, size: int) -> Iterator[Exchange]:
 
 
 def _lines(file: Path, size: int) -> Iterator[bytes]:
-    """Yields the lines of so many bytes, none of a file that has gone: the replay can take longer than logs are kept."""
+    """Yields the lines of so many bytes. A file that has gone meanwhile has none: a timer may clean its folder."""
     with suppress(FileNotFoundError), file.open("rb") as lines:
         for line in lines:
             yield line[:size]
