@@ -6,7 +6,7 @@ grpc passes messages as bytes. The tables decode them, and refuse malformed ones
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial
 from typing import Any, Final
 
@@ -142,12 +142,13 @@ class RpcServer:
     ) -> AsyncGenerator[bytes]:
         """Yields each answer to one request. `refusals`: of the stream that it is part of. Raises ServingError."""
         codec, timing = MessageCodec(method, body), _timing(context)
-        answers = await self._answer(codec, method, context, timing)
-        items = (answers,) if isinstance(answers, bytes) else answers
-        each: AsyncGenerator[bytes] = self._app.dispatcher.each(items, timing)
-        async with aclosing(each):
-            while (answer := await guarded(anext(each, None), codec, method.rpc.name)) is not None:
-                yield answer
+        with self._counted(codec), closing(codec):
+            answers = await self._answered(codec, method, context, timing)
+            items = (answers,) if isinstance(answers, bytes) else answers
+            each: AsyncGenerator[bytes] = self._app.dispatcher.each(items, timing)
+            async with aclosing(each):
+                while (answer := await guarded(anext(each, None), codec, method.rpc.name)) is not None:
+                    yield answer
         if refusals is not None:
             refusals.check(refused=codec.refused)
 
@@ -171,10 +172,15 @@ class RpcServer:
         """Returns a message, or an iterator of messages. Raises ServingError."""
         if codec.size < SMALL:
             return await self._answered(codec, method, context, timing)
-        flight, size = self._app.flight, WEIGHT * codec.size
-        flight.admit(size)
-        with flight.holding(size):
+        with self._counted(codec):
             return await self._answered(codec, method, context, timing)
+
+    def _counted(self, codec: MessageCodec) -> AbstractContextManager[None]:
+        """Counts a message as bytes in flight. Raises ServerBusy."""
+        flight, size = self._app.flight, WEIGHT * codec.size if codec.size >= SMALL else 0
+        if size:
+            flight.admit(size)
+        return flight.holding(size)
 
     async def _answered(self, codec: MessageCodec, method: RpcMethod, context: Context, timing: Timing) -> Any:
         works(codec, timing, codec.size)

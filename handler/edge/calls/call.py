@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -206,12 +206,13 @@ class RemoteCall:
     async def _each(self, frame: Frame, refusals: RefusedInARow | None = None) -> AsyncGenerator[Any]:
         """Yields each answer to one message. `refusals`: of the stream that it is part of. Raises ServingError."""
         codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._until)
-        answers = await self._answered(codec, timing)
-        items = (answers,) if isinstance(answers, bytes) else answers
-        each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
-        async with aclosing(each):
-            while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
-                yield part
+        with closing(codec):
+            answers = await self._answered(codec, timing)
+            items = (answers,) if isinstance(answers, bytes) else answers
+            each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
+            async with aclosing(each):
+                while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
+                    yield part
         if refusals is not None:
             refusals.check(refused=codec.refused)
 

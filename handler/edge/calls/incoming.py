@@ -80,11 +80,11 @@ class Incoming:
         while await self._has(HEAD, "inside an envelope's head"):
             own, size = announced(self._waiting[:HEAD], self._limit, self._coding, at=at)
             await self._has(HEAD + size, f"where an envelope announces {size} bytes")
-            frame = Frame(bytes(memoryview(self._waiting)[HEAD : HEAD + size]), own)
+            made = [Frame(bytes(memoryview(self._waiting)[HEAD : HEAD + size]), own)]
             del self._waiting[: HEAD + size]
             at += HEAD + size
             self._count()
-            yield frame
+            yield made.pop()  # this frame would keep it until the next one is whole
 
     async def _has(self, size: int, where: str) -> bool:
         """Waits for so many bytes. Returns False at the end of the body. Raises InvalidInput if it ends between."""

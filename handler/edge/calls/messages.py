@@ -144,11 +144,11 @@ class MessageCodec:
         if self._decoded is None:
             rpc = self._method.rpc
             decode = (self._json and rpc.decode_json) or rpc.decode
-            operation, reply = decode(self._message())
-            if isinstance(operation, Deferred):
-                operation = operation._replace(decode=self._releasing(operation))
-            self._decoded = operation, reply
-        return self._decoded
+            self._decoded = decode(self._message())
+        operation, reply = self._decoded
+        if isinstance(operation, Deferred):  # its function holds this codec, which therefore does not keep it
+            operation = operation._replace(decode=self._releasing(operation))
+        return operation, reply
 
     def _releasing(self, operation: Deferred) -> Any:
         def decode(spec: ModelSpec) -> Any:
@@ -157,6 +157,11 @@ class MessageCodec:
             return decoded
 
         return decode
+
+    def close(self) -> None:
+        """Lets go of the message, once it is answered. The record of a stream keeps the codec of the last one."""
+        self._named = self.known()
+        self._body, self._inflate, self._request, self._decoded = b"", None, None, None
 
     def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> Any:  # noqa: ARG002 - Codec
         """Returns the message; of methods with many answers a tuple of them, or an iterator."""

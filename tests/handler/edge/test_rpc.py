@@ -24,6 +24,7 @@ from core.operations import ModelRef
 from core.schema import health, reflection
 from core.schema import open_inference as oip
 from handler.edge import rpc
+from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.gate.gate import AccessGate
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
@@ -261,6 +262,21 @@ def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: s
     finally:
         gc.enable()
     assert len(context.kept) == 1
+
+
+def test_a_message_counts_until_its_last_answer(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that yields works with the message's tensors all the time."""
+
+    async def answered(*_: Any) -> Any:
+        return iter([b"1", b"2"])
+
+    async def main() -> list[int]:
+        server: Any = rpc.RpcServer(app, "127.0.0.1:0")
+        monkeypatch.setattr(server, "_answered", answered)
+        held = [app.flight.held async for _ in server._each(METHODS["PredictStreaming"], bytes(SMALL), Ends())]
+        return [*held, app.flight.held]
+
+    assert asyncio.run(main()) == [WEIGHT * SMALL, WEIGHT * SMALL, 0]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -1,6 +1,7 @@
 """handler.edge.calls.incoming: the messages of a call as they arrive."""
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
@@ -61,6 +62,34 @@ def test_a_body_in_any_pieces_has_the_same_messages(messages: list[bytes], more:
     except ServingError as refused:
         wanted = refused
     assert type(error) is type(wanted)
+
+
+class Seen:
+    """A frame that a weak reference can watch."""
+
+    def __init__(self, content: bytes, coding: bytes) -> None:
+        self.parts = content, coding
+
+
+def test_a_message_is_let_go_while_the_next_one_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle stream does not keep its last message, which does not count any more."""
+    monkeypatch.setattr(incoming_module, "Frame", Seen)
+
+    async def work() -> None:
+        inbox: asyncio.Queue[Any] = asyncio.Queue()
+        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"", Idling(9))
+        gathering = asyncio.create_task(incoming.gather())
+        await inbox.put({"type": "http.request", "body": envelope(b"one"), "more_body": True})
+        messages = incoming.messages()
+        seen = weakref.ref(await anext(messages))
+        waiting = asyncio.create_task(anext(messages))  # type: ignore[arg-type] # a coroutine of asyncio's
+        await asyncio.sleep(0)
+        assert seen() is None
+        for task in (waiting, gathering):
+            task.cancel()
+        incoming.close()
+
+    asyncio.run(work())
 
 
 def test_a_message_waits_for_its_end() -> None:

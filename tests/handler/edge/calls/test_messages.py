@@ -1,5 +1,6 @@
 """handler.edge.calls.messages: remote calls as jobs."""
 
+import gc
 import weakref
 from typing import Any
 
@@ -84,6 +85,38 @@ def test_a_message_that_was_inflated_for_its_name_is_not_kept_while_it_waits(bod
     assert codec.read()[0].inputs[0].shape == (40_000,)
     assert len(made) == 2
     assert codec.size == len(body)
+
+
+X_OF_GRPS = grps.GenericTensor(name="x", dtype="DT_FLOAT32", shape=[2], flat_float32=[1, 2.5])
+PREDICT = grps.GrpsMessage(model="half_plus_three", gtensors={"tensors": [X_OF_GRPS]})
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize(("method", "body", "json"), [
+    ("ModelInfer", BODY, False),
+    ("Predict", PREDICT.SerializeToString(), False),
+    ("Predict", json_format.MessageToJson(PREDICT, preserving_proto_field_name=True).encode(), True),
+])  # fmt: skip
+def test_a_message_is_let_go_once_it_is_answered(
+    app: App, method: str, body: bytes, *, json: bool, closes: bool
+) -> None:
+    """With its codec, and without the cyclic collector. A stream keeps the codec of its last message, closed."""
+    content = np.frombuffer(body, np.uint8).copy()
+    seen = weakref.ref(content)
+    codec = MessageCodec(METHODS[method], content.data, json=json)
+    del content
+    gc.disable()
+    try:
+        assert settle(Job(codec, app.registry, Timing()))
+        known = codec.known()
+        if closes:
+            codec.close()
+            assert codec.known() == known
+        else:
+            del codec
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(
