@@ -26,7 +26,7 @@ def words(text: str) -> Iterator[re.Match[str]]:
         end = start + size
         after = max(start, end - LONGEST)  # a word may be cut off
         for found in WORD.finditer(text, start, end):
-            if found.end() == end < len(text):  # so may this one be, or this string
+            if found.end() == end < len(text):  # this match may be cut off, too
                 after = found.start()
                 break
             after = max(after, found.end())

@@ -34,7 +34,7 @@ class CustomPaths:
         self._until = float("-inf")
 
     def _look(self, deadline: Deadline) -> None:
-        """Finds the paths. While the store does not answer, its last answer counts; the first one is asked for soon."""
+        """Finds the paths. If the store does not answer, its last answer counts. Without one, it looks again soon."""
         began = time.monotonic()
         try:
             self._paths, is_whole = self._all(deadline)

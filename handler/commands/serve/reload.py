@@ -45,7 +45,7 @@ class Reloader:
         """Looks at all files once."""
         with suppress(ServingError):  # the repository's folder has gone, or it changes: the next look sees more
             for name in list(self._store.models()):
-                with suppress(ServingError):  # this model's, or it cannot be listed: the others can
+                with suppress(ServingError):  # this model's folder has gone, or cannot be listed
                     self._compare(name, tuple(self._store.files(name)))
 
     def _compare(self, name: str, files: tuple[File, ...]) -> None:

@@ -62,7 +62,7 @@ def _answer(function: Any, question: dict[str, Any]) -> bytes:
 def _watch(reads: int) -> None:
     """Ends this process when the server has ended, however that happened, and whatever the function does."""
     server = select.poll()
-    server.register(reads, 0)  # the end of a pipe is reported without being asked for
+    server.register(reads, 0)  # poll always reports the end of a pipe
     server.poll()
     os._exit(1)
 
