@@ -124,9 +124,10 @@ def test_long_strings_come_back_as_they_were(longest: int, shape: tuple[int, ...
         assert bytes(to_raw(tensor)) == raw
 
 
-def test_many_texts_come_back_as_they_were() -> None:
-    """More of them than are read and written at once."""
-    elements = [b"%d" % number for number in range(COPIED // 8)]
+@pytest.mark.parametrize("text", [b"%d", b"%d" + 200 * b"x"], ids=["short", "longer"])
+def test_many_texts_come_back_as_they_were(text: bytes) -> None:
+    """More of them than are read and written at once, and longer ones than are written as a whole."""
+    elements = [text % number for number in range(COPIED // 8)]
     tensor = from_raw("x", BYTES, (len(elements),), framed(*elements))
     assert (tensor.texts, tensor.array.tolist()) == (None, elements)
     assert bytes(to_raw(tensor.reshaped((2, -1)))) == framed(*elements)

@@ -33,6 +33,7 @@ from core.encoding import jsonio
     ("[Inf, -NaN] 1", "The document root must not be followed by other values. at offset: 12"),
     ("[-NaN, Inf, 1e400]", "Number too big to be stored in double. at offset: 12"),
     ("[Inf, x]", "Invalid value. at offset: 6"),
+    ("[x, Inf]", "Invalid value. at offset: 1"),
     ('{"x": "1e400", "a": [-1e400]}', "Number too big to be stored in double. at offset: 21"),
 ])  # fmt: skip
 def test_a_text_that_is_not_json_is_refused_in_rapidjsons_words(body: str, told: str) -> None:
