@@ -70,7 +70,7 @@ def axe() -> Path:
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Offer a server for the scenario, with the sample models and one that cannot be loaded."""
     models, log = tmp_path / "models", tmp_path / "log"
-    shutil.copytree(ROOT / "models", models, ignore=shutil.ignore_patterns("*.py"))
+    shutil.copytree(ROOT / "models", models, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     if request.param != "pictures":
         (models / "broken" / "1").mkdir(parents=True)
         (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
