@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[4]
-LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is the start of a process in a file")
+LINUX_ONLY = pytest.mark.skipif(
+    sys.platform != "linux", reason="reads the start of a process from /proc, which only Linux has"
+)
 SERVERS = tuple(name for name in METRICS if name != "emf")  # which is a form of the log
 TFS = "/monitoring/prometheus/metrics"
 OPEN = b"application/openmetrics-text;version=1.0.0;escaping=values;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"

@@ -124,7 +124,7 @@ def segments(connection: socket.socket) -> int:
     return int(struct.unpack_from("=I", info, SEGMENTS)[0])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports how many segments a connection has sent")
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO counts the segments that were sent on Linux only")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_answer_is_one_segment(loop: str) -> None:
     with serving(loop, LIMITS, EitherHttp) as port:
