@@ -19,8 +19,8 @@ COPIED: Final = 1 << 20
 """Bytes of BYTES up to which a copy pays: slices of `bytes` take half the time of slices of a view. So many are read
 and written as a whole, in two milliseconds in which no other thread of Python runs."""
 TOGETHER: Final = 16_384
-"""The most elements of BYTES that are converted at a time. Other threads of Python run between slices of so many, and
-most texts of such a slice have fewer than COPIED bytes: they are written in a tenth of the time."""
+"""The most elements of BYTES that are converted at a time. Other threads of Python can run between two slices. Most
+slices of texts have fewer than COPIED bytes, so they are written as a whole."""
 NO_LENGTH: Final = "\0\0\0\0"
 """The place of a prefix, between texts that have no NUL."""
 LONGEST_TEXT: Final = 255

@@ -9,13 +9,14 @@ from core.encoding.keys import NESTED
 from core.errors import InvalidInput, shown
 
 TOGETHER: Final = 65_536
-"""The most elements of a list that are written at a time: 30 ms at most, in which no other thread of Python runs."""
+"""The most elements of a list that are written at a time. No other thread of Python runs meanwhile."""
 
 
 def dumps_exact(value: Any) -> bytes:
-    """Returns the text of what a reader of `jsonio` has returned as Python's objects.
+    """Writes a value that `jsonio` has read, as JSON text.
 
-    Raises InvalidInput for a number beyond every double, and for more levels than Python calls: a reader takes 1024.
+    Raises InvalidInput for a number beyond every double, and for more levels than Python can call. The readers of
+    `jsonio` accept 1024 levels.
     """
     text = bytearray()  # the pieces that orjson writes keep some kilobytes each
     try:
@@ -26,7 +27,7 @@ def dumps_exact(value: Any) -> bytes:
 
 
 def _write(value: Any, text: bytearray) -> None:
-    """Appends a value's text in pieces. Each list and object within others is a step of Python's, or more."""
+    """Appends a value's text in pieces. Other threads can run between two lists or objects."""
     kind = type(value)
     if kind is dict and value:
         mark = b"{"

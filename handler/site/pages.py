@@ -38,7 +38,7 @@ STATUS_SECONDS, MODEL_SECONDS = "5", "2"
 REMEMBERED: Final = 8
 """Descriptions; callers whose rights differ see different models."""
 PAGES: Final = 4
-"""Pages of the documentation, of half a megabyte each. Making one takes 60 ms."""
+"""Pages of the documentation that are kept, of half a megabyte each."""
 MISSING: Final = (
     '<section class="card narrow"><h1>{title}</h1><p>{text}</p><p><a href="{start}">All models</a></p></section>'
 )

@@ -78,7 +78,7 @@ class Gateway:
         try:
             return await asyncio.to_thread(self._answer, scope, body)
         except asyncio.CancelledError:
-            return self._own("failed", "the server ends, and the function has not answered")
+            return self._own("failed", "the server stops before the function has answered")
 
     def _answer(self, scope: Any, body: bytes) -> Goes:
         path = scope["raw_path"].decode("latin-1")

@@ -208,7 +208,7 @@ def _parsed(document: bytes) -> Keys:
     except (KeyError, TypeError, RecursionError):
         raise ValueError("it is not a JWK set") from None
     keys: list[PublicKey] = []
-    # PyJWT raises NotImplementedError for the algorithm "none".
+    # A key is left out for each of these errors. PyJWT raises NotImplementedError if a key names the algorithm "none".
     unusable = (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError)
     for member in members:
         if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":

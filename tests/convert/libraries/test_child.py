@@ -27,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_converts_in_a_child(run: Any, model: Path, tmp_path: Path) -> None:
-    """Its steps are on stderr, the result on stdout, and `dragoman list` shows it later. `--memory 0` is no limit."""
+    """Steps go to stderr, and the result to stdout. `dragoman list` shows the model. `--memory 0` means no limit."""
     code, out, err = run("convert", model, tmp_path / "models" / "iris", "--version", "3", "--memory", "0")
     assert code == 0
     converted, published = out.splitlines()
@@ -75,7 +75,7 @@ def test_a_file_that_needs_more_memory_than_there_is_is_refused(tmp_path: Path) 
         process.converted(job(source, tmp_path / "v", allow_pickle=True), process.ChildLimits(60, None), lambda _: None)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux does RLIMIT_DATA limit all memory of a process")
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA limits all memory of a process on Linux only")
 def test_a_conversion_that_takes_too_much_memory_is_refused(model: Path, tmp_path: Path) -> None:
     """Whether Python raises MemoryError or a library ends the process, the limit is named."""
     with pytest.raises(Refused, match=r"--memory|MB of memory permitted|conversion failed|needs sklearn"):
