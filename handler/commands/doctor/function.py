@@ -16,7 +16,8 @@ from handler.commands.doctor.template import UNKNOWN, Expanded, as_text
 from handler.settings import ALIKE
 
 HANDLERS: Final = re.compile(r"(handler|dragoman)\.aws\.lambda_handler")
-KINDS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
+SAM: Final = "AWS::Serverless::Function"
+KINDS: Final = (SAM, "AWS::Lambda::Function")
 GATEWAYS: Final = {
     "AWS::Serverless::Api": 29, "AWS::ApiGateway::RestApi": 29,
     "AWS::Serverless::HttpApi": 30, "AWS::ApiGatewayV2::Api": 30,
@@ -134,12 +135,13 @@ def _pairs(found: Any) -> Iterator[tuple[str, str]]:
 
 
 def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | None:
-    """Returns the function that serves models. `defaults`: the template's Globals of functions."""
+    """Returns the function that serves models. `defaults`: the Globals of functions, for those of SAM's kind."""
+    shared = template.value(dict(defaults))
     for name, resource in template.resources.items():
         computed = template.value(resource.get("Properties"))
         own = computed if isinstance(computed, dict) else {}
-        if resource.get("Type") in KINDS and HANDLERS.fullmatch(str(own.get("Handler", ""))):
-            properties = {**template.value(dict(defaults)), **own}
+        properties = _merged(shared, own) if resource.get("Type") == SAM else own
+        if resource.get("Type") in KINDS and HANDLERS.fullmatch(str(properties.get("Handler", ""))):
             storage = properties.get("EphemeralStorage")
             return FunctionFacts(
                 name,
@@ -149,6 +151,16 @@ def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | Non
                 properties,
             )
     return None
+
+
+def _merged(shared: Any, own: Any) -> Any:
+    """Returns a function's property beside that of Globals (SAM, "Globals section"): maps and lists are joined."""
+    if isinstance(shared, dict) and isinstance(own, dict):
+        both = {name: _merged(shared[name], own[name]) for name in shared.keys() & own.keys()}
+        return {**shared, **own, **both}
+    if isinstance(shared, list) and isinstance(own, list):
+        return [*shared, *own]
+    return own
 
 
 def _number(value: Any, default: int) -> int | None:

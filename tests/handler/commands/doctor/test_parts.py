@@ -481,6 +481,33 @@ def test_a_templates_expressions_are_computed(tmp_path: Path) -> None:
     assert on.value(document["Resources"]["F"]["Properties"]["A"]) == 1
 
 
+GLOBALS = {
+    "Handler": "dragoman.aws.lambda_handler",
+    "MemorySize": 512,
+    "Layers": ["a"],
+    "Environment": {"Variables": {"A": "1", "B": "2"}},
+}
+
+
+OWN = {"MemorySize": 1024, "Layers": ["b"], "Environment": {"Variables": {"B": "3"}}}
+
+
+def test_globals_are_merged_into_functions_of_sam() -> None:
+    """As SAM does it: maps by their members, lists one behind the other, and anything else is the function's own."""
+    expanded = template.Expanded({"Resources": {"F": {"Type": "AWS::Serverless::Function", "Properties": OWN}}}, {})
+    facts = function.find(expanded, GLOBALS)
+    assert facts is not None
+    assert facts.memory == 1024
+    assert facts.properties["Layers"] == ["a", "b"]
+    assert facts.properties["Environment"] == {"Variables": {"A": "1", "B": "3"}}
+
+
+def test_globals_are_not_those_of_cloudformations_own_functions() -> None:
+    """They do not get the handler from there."""
+    expanded = template.Expanded({"Resources": {"F": {"Type": "AWS::Lambda::Function", "Properties": OWN}}}, {})
+    assert function.find(expanded, GLOBALS) is None
+
+
 def test_a_zip_and_the_files_around_a_template_are_examined(setup: SetUp, doctor: Callable[[], Findings]) -> None:
     """An artifact may be a zip; one that is none, samconfig.toml that is no TOML, and foreign templates are named."""
     packed = setup.folder / "built.zip"
