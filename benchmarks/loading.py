@@ -84,7 +84,7 @@ def child(kind: str, folder: Path, how: str) -> dict[str, float]:
     import onnxruntime  # noqa: PLC0415 - its import is not measured
 
     from handler.backends import Source, onnx  # noqa: PLC0415
-    from handler.lifecycle import memory  # noqa: PLC0415
+    from handler.lifecycle.room import memory  # noqa: PLC0415
     from handler.settings import Settings  # noqa: PLC0415
     from handler.settings.model import FILE, parse  # noqa: PLC0415
 

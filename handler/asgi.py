@@ -7,8 +7,8 @@ from typing import Any
 from handler.edge import log_lines
 from handler.edge.app import App
 from handler.edge.jobs import ServedModels
-from handler.lifecycle.memory import give_back_when_idle, keep_large_blocks
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.room.memory import give_back_when_idle, keep_large_blocks
 from handler.settings import Settings, hosts, ignored
 
 log = logging.getLogger(__name__)

@@ -54,7 +54,7 @@ from handler.edge.runtime.http_event import (
     KeptGateway,
     KeptRest,
 )
-from handler.lifecycle.memory import keep_large_blocks
+from handler.lifecycle.room.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
 from handler.settings.parsers import flag
 

@@ -17,9 +17,9 @@ from core.records import NamedTuple
 from handler import backends
 from handler.backends import Loader, Source
 from handler.lifecycle.attempts import attempt
-from handler.lifecycle.budget import Budget, Claim, Footprint
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.repository import MARKERS, Repository, Version
+from handler.lifecycle.room.budget import Budget, Claim, Footprint
 from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion

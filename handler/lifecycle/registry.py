@@ -16,8 +16,7 @@ from core.errors import ModelNotFound, NotSupported, ServingError, VersionNotFou
 from core.operations import ModelRef, State
 from core.ports import Context
 from core.statistics import Series, Statistics
-from handler.lifecycle import budget, models
-from handler.lifecycle.budget import FRESH_SECONDS, Budget
+from handler.lifecycle import models
 from handler.lifecycle.catalog import Catalog, wanted_of
 from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
@@ -28,6 +27,7 @@ from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository
 from handler.lifecycle.rollout import Rollout
+from handler.lifecycle.room.budget import FRESH_SECONDS, Budget, limit_of
 from handler.lifecycle.single_flight import Here, Load, SingleFlight
 from handler.lifecycle.usage import Loaded, series
 from handler.lifecycle.versions import ServedVersion
@@ -56,7 +56,7 @@ class Registry:
         self._preloaded = Preloaded(self._repository, self._catalog, settings.preload, is_one_model=is_one_model)
         self._index = Index(self._repository, self._catalog)
         self._paths = CustomPaths(self._repository, self._catalog)
-        limit = budget.limit_of(settings.memory_limit)
+        limit = limit_of(settings.memory_limit)
         fresh = FRESH_SECONDS if executor is not None else 0.0
         memory = limit and Budget(limit, self._catalog.residents, self._stays, fresh)
         self._budget = memory or None

@@ -23,9 +23,9 @@ from core.errors import ModelNotFound, ServingError, shown
 from core.operations import IndexEntry, ModelRef, ModelSpec
 from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY, Models
 from core.wire import ID_MEMBER, HttpResponse, headers_of, status_of
-from handler.lifecycle import memory
 from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.room import memory
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.site import assets, described, examples, frame, instance, model, paths, platform_routes, status

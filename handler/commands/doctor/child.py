@@ -14,7 +14,7 @@ from typing import Any
 
 from core.errors import ServingError
 from core.operations import ModelRef
-from handler.lifecycle import memory
+from handler.lifecycle.room import memory
 
 LONGEST = 4096
 

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 from core.errors import Fault
 from handler.edge.observe.counts import CANCELED, Counts, Histogram
 from handler.edge.observe.families import FAMILIES, GAUGE
-from handler.lifecycle import memory
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.room import memory
 from handler.lifecycle.traffic.loads import LOADS
 
 Key = tuple[str, tuple[str, ...]]

@@ -21,9 +21,9 @@ from core.operations import Infer, ModelRef
 from core.tensor import Tensor
 from handler import backends
 from handler.backends import Source
-from handler.lifecycle import memory
 from handler.lifecycle.pipelines import parts as held_parts
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.room import memory
 from handler.lifecycle.single_flight import Background, Pending
 from handler.settings import Settings
 from tests.handler.lifecycle.samples import PATIENT, Clock, add, listed, registry

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models
 
 from core.errors import ModelNotLoadable
 from core.operations import ModelRef
-from handler.lifecycle import memory
+from handler.lifecycle.room import memory
 from handler.lifecycle.single_flight import Background
 from tests.handler.lifecycle.samples import registry
 

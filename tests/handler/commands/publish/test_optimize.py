@@ -146,7 +146,7 @@ def test_the_first_session_stays_where_there_cannot_be_another(
     model: Any = get(registry(target.parent, **limits), ModelRef("m"))
     first = model._session
     if problem == "no room":
-        monkeypatch.setattr("handler.lifecycle.memory.resident", lambda: 100 * 10**9)
+        monkeypatch.setattr("handler.lifecycle.room.memory.resident", lambda: 100 * 10**9)
     elif problem == "no file":
         (target / "1" / "model.onnx").unlink()
     ask(model, weights(1, 1024))

@@ -1,10 +1,10 @@
-"""handler.lifecycle.memory is tested on the real kernel and allocator."""
+"""handler.lifecycle.room.memory is tested on the real kernel and allocator."""
 
 from pathlib import Path
 
 import pytest
 
-from handler.lifecycle import memory
+from handler.lifecycle.room import memory
 
 
 def test_the_kernel_tells_what_is_resident_and_what_it_was_at_most() -> None:

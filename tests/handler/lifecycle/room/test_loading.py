@@ -14,7 +14,7 @@ from handler.lifecycle import loading
 from handler.lifecycle.repository import Version
 from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
-from tests.handler.lifecycle.memory.machine import MB, OWN, Machine, add_mb, budget_of, in_memory, limited, use
+from tests.handler.lifecycle.room.machine import MB, OWN, Machine, add_mb, budget_of, in_memory, limited, use
 from tests.handler.lifecycle.samples import ONNX, PATIENT, M, get, registry, say
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER
 from core.operations import ModelRef, ModelSpec, State
-from handler.lifecycle.budget import Footprint
+from handler.lifecycle.room.budget import Footprint
 from tests.handler.lifecycle.samples import PATIENT, registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from handler.lifecycle.budget import Budget
     from handler.lifecycle.registry import Registry
+    from handler.lifecycle.room.budget import Budget
     from handler.settings import Settings
 
 MB: Final = 10**6

@@ -1,4 +1,4 @@
-"""handler.lifecycle.budget: loads that wait for models in use."""
+"""handler.lifecycle.room.budget: loads that wait for models in use."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +12,12 @@ from core.errors import ServerBusy
 from core.operations import ModelRef
 from handler import backends
 from handler.edge.dispatch.threads import Threads
-from handler.lifecycle import budget, loading, memory
+from handler.lifecycle import loading
+from handler.lifecycle.room import budget, memory
 from handler.lifecycle.single_flight import Background, Pending, settled
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
-from tests.handler.lifecycle.memory.machine import (
+from tests.handler.lifecycle.room.machine import (
     OWN,
     Machine,
     Model,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from core.errors import MemoryShort, NeverFits, counted
 from core.records import NamedTuple
-from handler.lifecycle import memory
+from handler.lifecycle.room import memory
 from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion

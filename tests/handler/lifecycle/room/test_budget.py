@@ -1,4 +1,4 @@
-"""handler.lifecycle.budget: which models are evicted for another one."""
+"""handler.lifecycle.room.budget: which models are evicted for another one."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from core.errors import ModelFailed, ModelNotLoadable
 from core.operations import ModelRef, State
 from handler import backends
-from handler.lifecycle import memory
+from handler.lifecycle.room import memory
 from handler.lifecycle.versions import REASONS, Status
-from tests.handler.lifecycle.memory.machine import OWN, Machine, add_mb, budget_of, in_memory, limited, measured, use
+from tests.handler.lifecycle.room.machine import OWN, Machine, add_mb, budget_of, in_memory, limited, measured, use
 from tests.handler.lifecycle.samples import PATIENT, registry, served
 
 

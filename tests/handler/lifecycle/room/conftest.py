@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from handler import backends
-from handler.lifecycle import budget, memory
-from tests.handler.lifecycle.memory.machine import MB, Machine, add_mb
+from handler.lifecycle.room import budget, memory
+from tests.handler.lifecycle.room.machine import MB, Machine, add_mb
 
 
 @pytest.fixture
