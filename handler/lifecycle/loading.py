@@ -20,12 +20,13 @@ from handler.lifecycle.attempts import attempt
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.repository import MARKERS, Repository, Version
 from handler.lifecycle.room.budget import Budget, Claim, Footprint
+from handler.lifecycle.room.disk import Disk
 from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
-from handler.stores import Folder, Gone, private
+from handler.stores import DiskShort, Folder, Gone, private
 from handler.stores.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,12 @@ class LoadTask(NamedTuple):
 class Loading:
     """`budget`: None where no limit of memory is kept. `steps`: brings what pipelines call."""
 
-    def __init__(self, repository: Repository, settings: Settings, budget: Budget | None, steps: Steps) -> None:
+    def __init__(
+        self, repository: Repository, settings: Settings, disk: Disk, budget: Budget | None, steps: Steps
+    ) -> None:
         self._repository = repository
         self._settings = settings
+        self._disk = disk
         self._budget = budget
         self._is_told = False
         self._steps = steps
@@ -92,7 +96,7 @@ class Loading:
         if self._budget is not None and not backends.is_pipeline(files.paths, said):
             backends.prepare(files.paths)  # a runtime's own memory does not count as the first model's
             self._budget.check(Claim(version, footprint(files), spared))  # before files are fetched for nothing
-        folder = self._repository.fetch(listing, files, progress)
+        folder = self._files(task)
         before = _stamp(folder, files)
         try:
             loaded = self._loaded(task, folder, loader)
@@ -107,6 +111,16 @@ class Loading:
         if before is not None and after is not None and _is_replaced(before, after):
             raise _gone(version)
         return loaded  # also if a file has gone: code may remove its own
+
+    def _files(self, task: LoadTask) -> Folder:
+        """Returns the fetched files, for which idle models are evicted if the disk has no room."""
+        version, progress, spared, _ = task
+        while True:
+            try:
+                return self._repository.fetch(version.listing, version.version, progress)
+            except DiskShort as short:
+                if not self._disk.free(short.missing, version, spared):
+                    raise
 
     def _loaded(self, task: LoadTask, folder: Folder, loader: Loader) -> Loaded:
         """Returns the model of a folder in memory. `loader`: of the listed files. Raises ServingError, OSError."""

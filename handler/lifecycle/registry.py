@@ -27,7 +27,9 @@ from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository
 from handler.lifecycle.rollout import Rollout
-from handler.lifecycle.room.budget import FRESH_SECONDS, Budget, limit_of
+from handler.lifecycle.room.budget import budget_of
+from handler.lifecycle.room.disk import Disk
+from handler.lifecycle.room.residents import FRESH_SECONDS, Residents
 from handler.lifecycle.single_flight import Here, Load, SingleFlight
 from handler.lifecycle.usage import Loaded, series
 from handler.lifecycle.versions import ServedVersion
@@ -56,12 +58,10 @@ class Registry:
         self._preloaded = Preloaded(self._repository, self._catalog, settings.preload, is_one_model=is_one_model)
         self._index = Index(self._repository, self._catalog)
         self._paths = CustomPaths(self._repository, self._catalog)
-        limit = limit_of(settings.memory_limit)
-        fresh = FRESH_SECONDS if executor is not None else 0.0
-        memory = limit and Budget(limit, self._catalog.residents, self._stays, fresh)
-        self._budget = memory or None
-        self._steps = Steps(self._repository, self._catalog, self._obtain_step, has_limit=bool(memory))
-        loading = Loading(self._repository, settings, self._budget, self._steps)
+        residents = Residents(self._catalog.residents, self._stays, FRESH_SECONDS if executor is not None else 0.0)
+        self._budget = budget_of(settings.memory_limit, residents)
+        self._steps = Steps(self._repository, self._catalog, self._obtain_step, has_limit=self._budget is not None)
+        loading = Loading(self._repository, settings, Disk(residents, settings), self._budget, self._steps)
         self._rollout = Rollout(self._catalog, loading.load, self._preloaded, self._poll)
         self._flights = Here() if executor is None else SingleFlight(executor)
         self._trouble = trouble

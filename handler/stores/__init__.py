@@ -75,6 +75,14 @@ class Forbidden(Exception):
     """Listing is not permitted. Reading single files may be."""
 
 
+class DiskShort(ModelNotLoadable):
+    """The disk does not have room for a version. `missing`: how many bytes more it needs."""
+
+    def __init__(self, message: str, missing: int) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class Gone(ModelUnavailable):
     """A file that was listed is no longer there, or cannot be read: the version can be in another folder by now."""
 

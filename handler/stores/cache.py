@@ -25,7 +25,7 @@ from typing import Final
 from core.errors import ModelNotLoadable
 from core.records import NamedTuple
 from handler.settings import Settings
-from handler.stores import Folder, private
+from handler.stores import DiskShort, Folder, private
 from handler.stores.journal import NEW, Parts
 from handler.stores.private import NotPrivate
 from handler.stores.progress import Progress
@@ -110,7 +110,7 @@ class Cache:
     def make_room(self, model: str, size: int, there: int) -> None:
         """Drops the least recently used entries until `size` bytes fit, `there` of which are on the disk already.
 
-        Entries that are in use stay. Raises ModelNotLoadable.
+        Entries that are in use stay. Raises DiskShort; ModelNotLoadable beyond the cap.
         """
         if self._cap is not None and size > self._cap:
             raise ModelNotLoadable(f"model {model!r} has {size} bytes, DRAGOMAN_CACHE_BYTES is {self._cap}")
@@ -126,9 +126,8 @@ class Cache:
                 short -= entry.size
         free = shutil.disk_usage(self._root).free
         if missing > free:
-            raise ModelNotLoadable(
-                f"model {model!r} has {size} bytes, {free} are free: enlarge DRAGOMAN_CACHE (ephemeral storage)"
-            )
+            what = f"model {model!r} has {size} bytes, {free} are free: enlarge DRAGOMAN_CACHE (ephemeral storage)"
+            raise DiskShort(what, missing - free)
 
     def _entries(self) -> Iterator[CachedFolder]:
         for path in self._root.glob("*/*"):

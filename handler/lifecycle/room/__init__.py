@@ -1,1 +1,1 @@
-"""Room for a model that is to be loaded: idle models are evicted for it."""
+"""Room for a model that is to be loaded, in memory and on the disk: idle models are evicted for it."""

@@ -11,19 +11,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from core.errors import MemoryShort, NeverFits, counted
 from core.records import NamedTuple
 from handler.lifecycle.room import memory
-from handler.lifecycle.traffic.loads import LOADS
+from handler.lifecycle.room.residents import Residents
 from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion
 from handler.stores.progress import Progress
-
-if TYPE_CHECKING:
-    from core.ports import Model
 
 log = logging.getLogger(__name__)
 ROOM_SECONDS: Final = 30.0
@@ -31,9 +28,6 @@ ROOM_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.1
 """Seconds between two looks while it waits: memory may become free without notice."""
 TRIES: Final = 3
-GONE_SECONDS: Final = 0.05
-"""The seconds that the thread that used a model last may take to let go of it."""
-FRESH_SECONDS: Final = 5.0
 MB: Final = 1_000_000
 
 
@@ -53,23 +47,10 @@ class Claim(NamedTuple):
 
 
 class Budget:
-    """`residents`: the versions that may hold a model. `is_pinned`: decides whether a model of this name stays.
-
-    `fresh`: seconds for which a model stays that was not used yet, for the requests that wait for it in other threads.
-    """
-
-    def __init__(
-        self,
-        limit: int,
-        residents: Callable[[], Iterable[ServedVersion]],
-        is_pinned: Callable[[str], bool],
-        fresh: float = FRESH_SECONDS,
-    ) -> None:
+    def __init__(self, limit: int, residents: Residents) -> None:
         self.limit = limit
         self.gate = MemoryGate()
         self._residents = residents
-        self._is_pinned = is_pinned
-        self._fresh = fresh
         self._base = sys.maxsize
         self._made: weakref.WeakKeyDictionary[Loaded, ServedVersion] = weakref.WeakKeyDictionary()
         self._footprints: weakref.WeakKeyDictionary[ServedVersion, Footprint] = weakref.WeakKeyDictionary()
@@ -141,7 +122,7 @@ class Budget:
         return has_room
 
     def _check(self, claim: Claim, cost: int) -> None:
-        staying = self._staying(claim)
+        staying = self._residents.staying(claim.version, claim.spared)
         most = self.limit - self._own(claim) - sum(map(self.cost, staying))
         if cost > most:
             raise self._too_large(claim, cost, most, staying)
@@ -152,8 +133,8 @@ class Budget:
         self._check(claim, need.cost)
         if self._fits(claim, need.peak):
             return True
-        staying = self._staying(claim)
-        if len(self._loaded(claim)) > len(staying) or any(each.in_use() for each in self._leaving()):
+        staying = self._residents.staying(claim.version, claim.spared)
+        if len(self._residents.beside(claim.version)) > len(staying) or any(each.in_use() for each in self._leaving()):
             return False  # models in use will be idle
         gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
         memory.trim()
@@ -168,42 +149,23 @@ class Budget:
     def _fits(self, claim: Claim, more: int) -> bool:
         """Decides whether that many bytes fit, after evicting as little as possible."""
         while _resident() + more > self.limit:
-            idle = [other for other in self._loaded(claim) if not self._stays(other, claim)]
-            if not any(map(self._evict, sorted(idle, key=_last_use))):
+            if not any(map(self._evict, self._residents.leaving(claim.version, claim.spared))):
                 return False
         return True
 
     def _evict(self, version: ServedVersion) -> bool:
-        loaded = version.loaded
-        if loaded is None or self._is_fresh(loaded) or not version.evict():
-            return False
         before = _resident()
-        gone = weakref.ref(loaded.model)
-        del loaded
-        _await_end(gone)
+        if not self._residents.evict(version):
+            return False
         memory.trim()
         if before - _resident() < self.cost(version) / 2:  # python code, whose functions and globals hold each other
             gc.collect()
             memory.trim()
-        LOADS.evict()
         return True
-
-    def _is_fresh(self, loaded: Loaded) -> bool:
-        return not loaded.last_use and time.monotonic() < loaded.born + self._fresh
-
-    def _loaded(self, claim: Claim) -> list[ServedVersion]:
-        """Returns the other versions that are in memory."""
-        return [each for each in self._residents() if each.loaded is not None and each is not claim.version]
 
     def _leaving(self) -> Iterator[Loaded]:
         """Yields models that are in memory and in no version: out of it while in use, or on their way into it."""
         return (loaded for loaded, version in list(self._made.items()) if version.loaded is not loaded)
-
-    def _stays(self, other: ServedVersion, claim: Claim) -> bool:
-        return other in claim.spared or self._is_pinned(other.name)
-
-    def _staying(self, claim: Claim) -> list[ServedVersion]:
-        return [other for other in self._loaded(claim) if self._stays(other, claim)]
 
     def cost(self, version: ServedVersion) -> int:
         """Returns the bytes that the version's load was measured to take; 0 before that."""
@@ -216,7 +178,7 @@ class Budget:
         Requests, and models on their way out, come on top for a while, and are not a reason to say "never". The number
         is known, and may turn out to be higher, when no model is left.
         """
-        self._base = min(self._base, max(0, _resident() - sum(map(self.cost, self._loaded(claim)))))
+        self._base = min(self._base, max(0, _resident() - sum(map(self.cost, self._residents.beside(claim.version)))))
         return self._base
 
     def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> NeverFits:
@@ -241,12 +203,12 @@ class Budget:
         )
 
 
-def limit_of(wanted: int | None) -> int | None:
-    """Returns the limit in bytes; None without a limit, or if the system does not report resident memory."""
-    if wanted is not None and memory.resident() is None:
+def budget_of(limit: int | None, residents: Residents) -> Budget | None:
+    """Returns the budget for a limit in bytes; None without one, or if the system does not report resident memory."""
+    if limit is not None and memory.resident() is None:
         log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not enforced")
         return None
-    return wanted
+    return None if limit is None else Budget(limit, residents)
 
 
 def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint]:
@@ -271,20 +233,8 @@ def _freed(measured: Footprint, freed: int, least: int) -> Footprint:
     return Footprint(measured.peak - others, measured.cost - others)
 
 
-def _await_end(gone: "weakref.ref[Model]") -> None:
-    """Waits until the model is freed: its last user can be about to release it."""
-    until = time.monotonic() + GONE_SECONDS
-    while gone() is not None and time.monotonic() < until:
-        time.sleep(GONE_SECONDS / 50)
-
-
 def _resident() -> int:
     return memory.resident() or 0
-
-
-def _last_use(version: ServedVersion) -> int:
-    loaded = version.loaded
-    return loaded.last_use if loaded is not None else 0
 
 
 def _mb(size: int) -> str:
