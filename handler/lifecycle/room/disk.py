@@ -19,19 +19,23 @@ class Disk:
         """Evicts the least recently used models until their files have so many bytes. Returns whether it evicted any.
 
         It evicts fewer if others are in use, and none if all that may be evicted have fewer bytes: that would help
-        nobody. `version`: for which they leave. `spared`: versions that stay.
+        nobody. After a pipeline was evicted, another call can evict the models of its steps. `version`: for which they
+        leave. `spared`: versions that stay.
         """
-        leaving = self._residents.leaving(version, spared)
-        if not self._evicts or sum(map(_size, leaving)) < missing:
+        leaving = [(each, _size(each)) for each in self._residents.leaving(version, spared)]
+        if not self._evicts or sum(size for _, size in leaving) < missing:
             return False
-        freed = 0
-        for other in leaving:
-            if freed < missing and _size(other) and self._residents.evict(other):
-                freed += _size(other)
+        freed, evicted = 0, False
+        for other, size in leaving:
+            if freed < missing and self._residents.evict(other):
+                freed, evicted = freed + size, True
         gc.collect()  # python code, whose functions and globals hold each other, and with them their files
-        return freed > 0
+        return evicted
 
 
 def _size(version: ServedVersion) -> int:
-    """Returns the bytes of a version's files, as listed."""
-    return sum(file.size or 0 for file in version.version.files)
+    """Returns the bytes of a version's files on the disk, 0 if it is no longer in memory."""
+    loaded = version.loaded
+    if loaded is None:
+        return 0
+    return sum(file.lstat().st_size for file in loaded.folder.path.rglob("*") if file.is_file())

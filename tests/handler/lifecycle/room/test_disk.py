@@ -1,9 +1,11 @@
 """handler.lifecycle.room.disk: models are evicted where DRAGOMAN_CACHE has no room for another one's files."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import onnx
 import pytest
 
 from core.errors import ModelNotLoadable
@@ -11,7 +13,8 @@ from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
 from handler.stores import cache
 from tests.handler.lifecycle.room.machine import MB, Machine, in_memory, use
-from tests.handler.lifecycle.samples import PATIENT
+from tests.handler.lifecycle.samples import ONNX, PATIENT
+from tests.handler.lifecycle.test_pipelines import CHAIN
 from tests.support.s3_stand_in import StandIn
 
 DISK = 9 * MB
@@ -82,3 +85,23 @@ def test_one_of_several_workers_evicts_nothing(start: Callable[..., Registry]) -
     with pytest.raises(ModelNotLoadable, match="enlarge DRAGOMAN_CACHE"):
         use(models, "d")
     assert in_memory(models) == ["a", "b"]
+
+
+def test_an_idle_pipeline_leaves_before_the_models_of_its_steps(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds them, and so their files. Then as few of them as possible leave."""
+    model = onnx.load_from_string(ONNX.read_bytes())
+    model.doc_string = "." * MB
+    for name in "mnq":
+        stand_in.put(f"p/{name}/1/model.onnx", model.SerializeToString())
+    stand_in.put("p/p/1/pipeline.json", json.dumps(CHAIN).encode())
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=2.5 * MB - used(folder)))
+    models = Registry(stand_in.settings(monkeypatch, DRAGOMAN_CACHE=str(folder), DRAGOMAN_MEMORY_LIMIT="0"))
+    use(models, "p")
+    assert in_memory(models) == ["m", "n", "p"]
+    use(models, "q")
+    assert in_memory(models) == ["n", "q"]
+    use(models, "p")
+    assert in_memory(models) == ["m", "n", "p"]
