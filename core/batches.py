@@ -18,8 +18,6 @@ from core.tensor import Tensor
 
 MOST_COMPARED: Final = 65_536
 """The most values and characters in the parameters of a request that runs together with others."""
-OBJECT: Final = 64
-"""Bytes that an element of BYTES takes beside its own."""
 
 
 class BatchContext(Context, Protocol):
@@ -67,7 +65,7 @@ class Prepared(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes that its inputs take in memory."""
-        return sum(_size(tensor) for tensor in self.inputs.values())
+        return sum(tensor.datatype.memory(tensor.array) for tensor in self.inputs.values())
 
 
 class Ran(NamedTuple):
@@ -87,12 +85,6 @@ def _length(parameters: Mapping[str, Any]) -> int:
         elif isinstance(each, dict):
             length += sum(map(len, each))
     return length
-
-
-def _size(tensor: Tensor) -> int:
-    if tensor.datatype.is_bytes:
-        return sum(map(len, tensor.array.flat)) + OBJECT * tensor.array.size
-    return tensor.array.nbytes
 
 
 def steps(

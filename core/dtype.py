@@ -1,6 +1,6 @@
 """THE datatype table: the names of each element type in every format, one row per type."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray as NDArray  # noqa: PLC0414
 else:  # numpy.typing takes 1 ms of each cold start
     DTypeLike, NDArray = object, np.ndarray
+
+OBJECT: Final = 64
+"""Bytes that an element of BYTES takes beside its own: its place in the array, and a Python object."""
 
 
 class DataType(NamedTuple):
@@ -39,6 +42,10 @@ class DataType(NamedTuple):
     def accepts(self) -> tuple[str, ...]:
         """The names of the narrower datatypes whose every value it has, and that a model of it takes as well."""
         return ("FP32",) if self.name == "FP64" else ()
+
+    def memory(self, array: "NDArray[Any]") -> int:
+        """Returns the bytes that an array of it takes, with its texts."""
+        return sum(map(len, array.flat)) + OBJECT * array.size if self.is_bytes else array.nbytes
 
     @property
     def grps_field(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.v2 import infer as v2_infer
-from core.dtype import BF16, DataType, NDArray
+from core.dtype import BF16, OBJECT, DataType, NDArray
 from core.engine import ask
 from core.errors import InvalidInput, ModelNotLoadable, ServingError, TimedOut, shown
 from core.operations import Infer, ModelRef, ModelSpec, Stream
@@ -25,8 +25,6 @@ from handler.settings.warmup import WarmUp
 LARGEST: Final = 2**28
 MOST_BYTES: Final = 2**32
 """The most bytes of one warm-up request, and of all those of a version, counted before any is made."""
-OBJECT: Final = 64
-"""Bytes of an element of BYTES: its place in the array, and itself."""
 
 
 _STUCK: Final[dict[tuple[Any, ...], threading.Thread]] = {}

@@ -192,8 +192,17 @@ def test_features_that_no_example_has_are_looked_at_once(monkeypatch: pytest.Mon
     app.close()
 
 
-def _classifier(folder: Path) -> Path:
-    signature = {"method": "classify", "inputs": {"x": {"tensor": "x", "shape": [1]}}, "outputs": {"scores": "y"}}
+@pytest.mark.parametrize("text", ["u" * 9000, {"b64": "dXU=" * 3000}])
+def test_texts_that_examples_share_count_with_their_length(tmp_path: Path, text: Any) -> None:
+    """A single one would be copied for each of the examples, which have two bytes."""
+    app = make(_classifier(tmp_path, "BYTES", "classes"))
+    status, answer = post(app, "/v1/models/m:classify", {"context": {"x": text}, "examples": [{}] * 1000})
+    assert (status, "the defaults of missing inputs would fill" in answer) == (413, True)
+    app.close()
+
+
+def _classifier(folder: Path, datatype: str = "FP32", output: str = "scores") -> Path:
+    signature = {"method": "classify", "inputs": {"x": {"tensor": "x", "shape": [1]}}, "outputs": {output: "y"}}
     settings = {"signatures": {"serving_default": signature}}
     from onnx import helper, save  # noqa: PLC0415 - for this model alone
 
@@ -201,6 +210,7 @@ def _classifier(folder: Path) -> Path:
 
     node = helper.make_node("Identity", ["x"], ["y"])
     (folder / "m" / "1").mkdir(parents=True)
-    save(graph("m", [node], [("x", "FP32", ["n", 1])], [("y", "FP32", ["n", 1])]), folder / "m" / "1" / "model.onnx")
+    model = graph("m", [node], [("x", datatype, ["n", 1])], [("y", datatype, ["n", 1])])
+    save(model, folder / "m" / "1" / "model.onnx")
     (folder / "m" / "model-settings.json").write_text(json.dumps(settings))
     return folder

@@ -7,7 +7,8 @@ import pytest
 
 from core import engine
 from core import operations as ops
-from core.batches import OBJECT, Prepared, Ran, join, split, steps
+from core.batches import Prepared, Ran, join, split, steps
+from core.dtype import OBJECT
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, Infer, RequestedOutput
 from core.tensor import Tensor

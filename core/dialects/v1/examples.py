@@ -14,7 +14,7 @@ from core.bounds import check_filled
 from core.dialects.v1.answer import text
 from core.dialects.v1.inputs import decoded
 from core.dialects.v1.request import V1Question, find_signature
-from core.dialects.v1.values import KINDS, elements, is_binary, quoted, type_name
+from core.dialects.v1.values import KINDS, elements, is_binary, length_of, quoted, type_name
 from core.dtype import BF16, BOOL, DataType
 from core.dtype import BYTES as BYTES_TYPE
 from core.encoding import jsonio
@@ -40,7 +40,9 @@ METHOD: Final = "tensorflow/serving/"
 NOUN: Final = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 Example = Mapping[str, Any]
 OF_ELEMENT: Final = 1024
-"""Bytes that count for a value which an example does not have itself: as a Python object, it costs as much as they."""
+OF_CHARACTER: Final = 8
+"""Bytes that count for a value which an example does not have itself, and for each character of a text: what they cost
+as Python objects, as the model's copies, and in the answer."""
 
 
 def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
@@ -193,7 +195,7 @@ def _feature(name: str, binding: Binding, examples: Sequence[Example], context: 
     missing = rows.count(None)
     if missing:
         shared = _row(name, datatype, context.get(name, []), shape, default)
-        check_filled(missing * len(shared) * OF_ELEMENT)
+        check_filled(missing * sum(OF_ELEMENT + OF_CHARACTER * length_of(value) for value in shared))
         rows = [shared if row is None else row for row in rows]
     lengths = set(map(len, rows))
     if len(lengths) > 1:

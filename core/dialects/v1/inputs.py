@@ -77,7 +77,7 @@ def _repeated(default: Tensor, binding: Binding, rows: int) -> Tensor:
     repeated = as_column(default._replace(array=each), shape)
     if shape is None or len(shape) != repeated.array.ndim:
         return default
-    check_filled(rows * default.array.nbytes)
+    check_filled(rows * default.datatype.memory(default.array))
     return repeated
 
 

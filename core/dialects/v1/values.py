@@ -53,6 +53,12 @@ def is_binary(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == B64 and isinstance(value["b64"], str)
 
 
+def length_of(value: Any) -> int:
+    """Returns the characters or bytes of a text, {"b64": text} or bytes; 0 for any other value."""
+    text = value["b64"] if is_binary(value) else value
+    return len(text) if isinstance(text, str | bytes) else 0
+
+
 def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
     """Returns a tensor from a value, from regularly nested lists, or from an array that the parser made.
 

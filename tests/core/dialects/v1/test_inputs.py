@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.bounds import MOST_PARTS
+from core.bounds import MOST_FILLED, MOST_PARTS
 from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows, is_named
 from core.dialects.v1.values import Irregular
 from core.dtype import BYTES
-from core.errors import InvalidInput
+from core.errors import InvalidInput, TooLarge
 from core.tensor import Tensor
 from tests.support.samples import nested
 from tests.support.v1_samples import binding, listed
@@ -279,3 +279,13 @@ def test_the_inputs_of_a_model_that_declares_none_are_counted() -> None:
         many.popitem()
         assert len(read(value, None)) == MOST_PARTS
         many["last"] = 1
+
+
+def test_defaults_count_with_their_texts() -> None:
+    """Each row would get its copy in the model and in the answer."""
+    default = Tensor("s", BYTES, np.array(b"x" * 10_000, object))
+    bindings = {"n": binding("n", "INT64", (-1,)), "s": binding("s", "BYTES", (-1,))._replace(default=default)}
+    rows = MOST_FILLED // 10_000
+    with pytest.raises(TooLarge, match=rf"would fill {rows * 10_064} bytes; at most {MOST_FILLED} are filled"):
+        from_columns({"n": [1] * rows}, bindings)
+    assert from_columns({"n": [1] * (rows - 100)}, bindings)[1].array.shape == (rows - 100,)
