@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from core.checks import is_of_shape
 from core.errors import InvalidInput, counted
 from core.records import NamedTuple
 from core.signature import Binding, Method, Signature, Signatures
-from core.tensor import Tensor, TensorSpec
+from core.tensor import Tensor, TensorSpec, is_column
 from handler.settings.checked import Wrong, a_shape, an_object, texts
 
 FIXED: Final = {
@@ -145,15 +146,17 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
     unfed = next((spec.name for spec in inputs if spec.name not in fed and not spec.optional), None)
     if unfed is not None:
         raise Wrong(path, list(features), f"an alias for the model's input {unfed!r}, too")
-    if said.method is not Method.PREDICT:
-        for alias, binding in bindings.items():
-            _check_feature(binding, f"{path}.{alias}")
+    check = _check_default if said.method is Method.PREDICT else _check_feature
+    for alias, binding in bindings.items():
+        check(binding, f"{path}.{alias}")
     return bindings
 
 
 def _check_feature(binding: Binding, path: str) -> None:
     """Raises Wrong unless an example's elements imply its shape, and a default has as many as the shape needs."""
-    shape = binding.feature_shape
+    shape, tensor = binding.feature_shape, binding.spec.shape
+    if tensor is not None and not _is_example(shape, tensor):
+        raise Wrong(f"{path}.shape", list(shape), f"{list(tensor[1:])}, the shape of one example")
     if shape.count(-1) > 1 or (-1 in shape and 0 in shape):
         raise Wrong(f"{path}.shape", list(shape), "one variable axis at most, beside axes above 0")
     if binding.encoded and binding.default is not None:
@@ -162,6 +165,24 @@ def _check_feature(binding: Binding, path: str) -> None:
     count = 0 if binding.default is None else binding.default.array.size
     if count % expected if -1 in shape else binding.default is not None and count != expected:
         raise Wrong(f"{path}.default", counted(count, "element"), f"as many as the shape {list(shape)} needs")
+
+
+def _is_example(shape: tuple[int, ...], tensor: tuple[int, ...]) -> bool:
+    """Decides whether examples of this shape can make up the tensor. An axis may be open in either."""
+    pairs = zip(shape, tensor[1:], strict=False)
+    return len(shape) == len(tensor) - 1 and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _check_default(binding: Binding, path: str) -> None:
+    """Raises Wrong unless a default of a predict signature is one row of its input, or the whole input."""
+    shape = binding.spec.shape
+    if binding.default is None or shape is None:
+        return
+    own = binding.default.array.shape
+    is_row = shape != () and is_of_shape(own, shape[1:])
+    if not is_row and not is_of_shape(own, shape) and not (own == () and is_column(shape)):
+        expected = f"{list(shape[1:])} for each row, or {list(shape)}"
+        raise Wrong(f"{path}.default", f"a value of shape {list(own)}", expected)
 
 
 def _flat(spec: TensorSpec, value: Any) -> Tensor:

@@ -238,12 +238,15 @@ def test_what_does_not_fit_the_model_is_named_when_it_is_loaded(
 
 GRID = TensorSpec("x", DATATYPES["FP32"], (-1, -1, -1))
 ANY = TensorSpec("x", DATATYPES["FP32"], None)
+PAIRS = TensorSpec("x", DATATYPES["FP32"], (-1, 2))
 
 
 @pytest.mark.parametrize(
     ("spec", "feature", "message"),
     [
         (GRID, {}, "shape is [-1, -1]; expected one variable axis at most"),
+        (PAIRS, {"shape": [7]}, "shape is [7]; expected [2], the shape of one example"),
+        (PAIRS, {"shape": []}, "shape is []; expected [2], the shape of one example"),
         (ANY, {"shape": [-1, 0]}, "shape is [-1, 0]; expected one variable axis at most, beside axes above 0"),
         (ANY, {"shape": [1], "default": [1, 2]}, "default is '2 elements'; expected as many as the shape [1] needs"),
         (ANY, {"shape": [2, -1], "default": [1]}, "default is '1 element'; expected as many as the shape [2, -1]"),
@@ -254,6 +257,28 @@ def test_a_features_shape_and_default_fit_each_other(spec: TensorSpec, feature: 
     """An example must not meet a publisher's mistake."""
     said = SCORES | {"inputs": {"f": {"tensor": spec.name} | feature}}
     assert wrong(bound, said, (spec,)).startswith(f"signatures.s.inputs.f.{message}")
+
+
+@pytest.mark.parametrize(
+    ("default", "shape"), [(5, []), ([1, 2, 3], [3]), ([[1, 2, 3]], [1, 3]), ([[[1, 2]]], [1, 1, 2])]
+)
+def test_a_default_that_fits_no_row_is_refused(default: Any, shape: list[int]) -> None:
+    """Clients that leave the input out would be blamed for it."""
+    said = OUT | {"inputs": {"f": {"tensor": "x", "default": default}}}
+    expected = f"signatures.s.inputs.f.default is 'a value of shape {shape}'; expected [2] for each row, or [-1, 2]"
+    assert wrong(bound, said, (PAIRS,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "default"),
+    [((-1, 2), [1, 2]), ((-1, 2), [[1, 2], [3, 4]]), ((-1, 1), 5), ((-1,), 5), ((-1,), [1, 2]), ((), 5), (None, [[1]])],
+)
+def test_a_default_is_a_row_or_all_of_them(shape: tuple[int, ...] | None, default: Any) -> None:
+    """A scalar is the row of a column, and anything fits a model that does not declare a shape."""
+    said = OUT | {"inputs": {"f": {"tensor": "x", "default": default}}}
+    found = bound(said, (PAIRS._replace(shape=shape),))
+    assert found.inputs is not None
+    assert found.inputs["f"].default is not None
 
 
 @pytest.mark.parametrize("feature", [{"shape": [2, -1], "default": [1, 2, 3, 4]}, {"shape": [2], "default": [1, 2]}])
