@@ -92,7 +92,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_VERIFY", "verify", parsers.one_of("off", "digest", "code", "signature"), "off", "what a version needs to be loaded, in its file `model.sig`: `signature` (its files' digests, signed by a trusted key or certificate), `code` (the same for Python models and plugins, digests for ONNX models), `digest`, `off`; see [signing.md](signing.md)"),
     Setting("DRAGOMAN_VERIFY_KEY", "verify_key", parsers.text, "", "trusted public keys: a PEM file, or its text"),
     Setting("DRAGOMAN_VERIFY_ROOTS", "verify_roots", parsers.text, "", "trusted root certificates, to which a signer's certificate chain leads: a PEM file, or its text"),
-    Setting("DRAGOMAN_VERIFY_IDENTITY", "verify_identity", parsers.names, "", "names, with commas between, one of which a signer's certificate must have: an e-mail address, a URI, a DNS name or a common name; default: any"),
+    Setting("DRAGOMAN_VERIFY_IDENTITY", "verify_identity", parsers.identities, "", "names, with commas between, one of which a signer's certificate must have: an e-mail address, a URI, a DNS name, a common name or a subject such as `CN=release,O=Models` (semicolons between several subjects); default: any"),
     Setting("DRAGOMAN_NAME", "name", parsers.text, "dragoman", "the server's name in its metadata"),
     Setting("DRAGOMAN_SERVER_TIMING", "server_timing", parsers.flag, "true", "`false`: no `Server-Timing` header in answers"),
     Setting("DRAGOMAN_SITE", "site", parsers.flag, "true", "`false`: no status page, no /docs"),
@@ -257,7 +257,7 @@ def value(setting: Setting, given: Mapping[str, Given]) -> Any:
     said = given.get(setting.field)
     text = (said.text if said is not None else "") or setting.default
     if not text:
-        return () if setting.parse in (parsers.names, parsers.origins, providers.parse) else ""
+        return () if setting.parse in (parsers.names, parsers.identities, parsers.origins, providers.parse) else ""
     try:
         return setting.parse(text)
     except ValueError as error:

@@ -21,6 +21,27 @@ def names(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
 
 
+ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9.-]+=")
+"""How a part of a certificate's subject begins (RFC 4514, section 3)."""
+
+
+def identities(value: str) -> tuple[str, ...]:
+    """Names with commas between, or semicolons. Parts of a subject that are neighbours are one name: CN=a,O=b.
+
+    A comma or semicolon behind a backslash belongs to the name.
+    """
+    found: list[str] = []
+    for listed in re.split(r"(?<!\\);", value):
+        is_subject = False
+        for part in filter(None, map(str.strip, re.split(r"(?<!\\),", listed))):
+            goes_on, is_subject = is_subject, ATTRIBUTE.match(part) is not None
+            if goes_on and is_subject:
+                found[-1] += f",{part}"
+            else:
+                found.append(part)
+    return tuple(dict.fromkeys(found))
+
+
 ORIGIN: Final = re.compile(r"\A(?:\*|[a-z][a-z0-9+.-]*+://[a-z0-9.\[\]:_-]++)")
 ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)) | {
     "EdDSA"

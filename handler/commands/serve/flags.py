@@ -37,6 +37,7 @@ GROUPS: Final = {
 METAVARS: Final[Mapping[Any, str]] = {
     parsers.text: "TEXT",
     parsers.names: "NAME,...",
+    parsers.identities: "NAME,...",
     parsers.origins: "ORIGIN,...",
     parsers.algorithms: "NAME,...",
     parsers.rights: "RIGHT,...",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KEY = {"DRAGOMAN_VERIFY_KEY": str(SIGNED / "key.pem")}
 ROOTS = {"DRAGOMAN_VERIFY_ROOTS": str(SIGNED / "root.pem")}
 RELEASE = {"DRAGOMAN_VERIFY_IDENTITY": "release@example.com"}
+SUBJECT = {"DRAGOMAN_VERIFY_IDENTITY": "CN=release,O=Models"}
 
 
 def policy(verify: str = "signature", **variables: str) -> VerifyPolicy:
@@ -41,6 +42,7 @@ def version(folder: Path, signature: str) -> Path:
         ("blake2", KEY, "key:"),
         ("certificate", ROOTS, "certificate:CN=release,O=Models"),
         ("certificate", ROOTS | RELEASE, "certificate:CN=release,O=Models"),
+        ("certificate", ROOTS | SUBJECT, "certificate:CN=release,O=Models"),
     ],
 )
 def test_what_the_formats_own_tool_has_signed_is_verified(
@@ -59,6 +61,7 @@ def test_what_the_formats_own_tool_has_signed_is_verified(
         ("key", ROOTS, "is signed with a key"),
         ("certificate", KEY, "is signed with a certificate"),
         ("certificate", {"DRAGOMAN_VERIFY_IDENTITY": "x", **ROOTS}, "is not an expected identity"),
+        ("certificate", {"DRAGOMAN_VERIFY_IDENTITY": "CN=release;O=Models", **ROOTS}, "is not an expected identity"),
         ("shards", KEY, "serialization method"),
         ("blake3", KEY, "by 'blake3'"),
     ],
@@ -69,6 +72,22 @@ def test_what_it_has_signed_otherwise_is_refused(
     """The refusal has the reason."""
     with pytest.raises(Unverified, match=reason):
         prove(version(tmp_path, signature), policy(**variables))
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("a@x.org, b.x.org,,release", ("a@x.org", "b.x.org", "release")),
+        ("CN=release, O=Models", ("CN=release,O=Models",)),
+        ("a@x.org,CN=release,O=Models,https://x.org/?q=1", ("a@x.org", "CN=release,O=Models", "https://x.org/?q=1")),
+        ("CN=a,O=M; CN=b,O=M;c", ("CN=a,O=M", "CN=b,O=M", "c")),
+        (r"CN=a,O=Models\, Inc.,2.5.4.11=x\;y", (r"CN=a,O=Models\, Inc.,2.5.4.11=x\;y",)),
+        ("", ()),
+    ],
+)
+def test_a_subject_is_one_name_with_its_commas(value: str, names: tuple[str, ...]) -> None:
+    """Otherwise each of its parts would be trusted by itself."""
+    assert Settings.from_env({"DRAGOMAN_VERIFY_IDENTITY": value}).verify_identity == names
 
 
 def test_a_folder_without_a_signature_is_refused(tmp_path: Path) -> None:
