@@ -10,7 +10,7 @@ import numpy as np
 
 from core.errors import TooLarge, shown
 from core.wire import Header, HttpResponse, Part
-from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
+from handler.edge.flight import LARGE, NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,7 @@ Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
 SAFE: Final = ("GET", "HEAD")
 ALIGNMENT: Final = 16
 REMEMBERED_LINES: Final = 64
-PIECE: Final = 256 * 1024
+PIECE: Final = LARGE
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALL: Final = 64 * 1024
-"""Bytes from which a body or an answer counts."""
+"""Bytes from which a body or a message counts."""
+LARGE: Final = 256 * 1024
+"""Bytes above which an answer counts: the server buffers a smaller one as a whole."""
 SHARE: Final = 4
 """Without a setting, one part in so many of the memory is for requests. Models have the rest."""
 WEIGHT: Final = 2
@@ -60,6 +62,14 @@ class Flight:
                 "DRAGOMAN_BYTES_IN_FLIGHT",
                 retry_after=1,
             )
+
+    def admit_answer(self, answer: int, received: int) -> None:
+        """Raises ServerBusy if a large answer to a small request does not fit beside what is in flight.
+
+        A large request was admitted itself, and may hold all of the budget alone. Both in bytes.
+        """
+        if answer > LARGE and received < SMALL:
+            self.admit(answer)
 
     def fits(self, body: Part) -> bool:
         """Decides whether a message fits beside the bytes in flight."""

@@ -99,7 +99,7 @@ class Rest:
         try:
             answer = self._tools.dispatcher.at_once(self._job(head, body, models, record), match.route.waits)
             if answer is not None:
-                answer = _repeating(answer, match.dialect, record)
+                answer = self._admitted(_repeating(answer, match.dialect, record), record)
                 exchange.lines_of(answer.headers)
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, match.dialect, record.method, match.path)
@@ -134,7 +134,7 @@ class Rest:
             if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
                 answer = await self._whole(answer, record.timing)
             if answer is not None:
-                answer = _repeating(answer, dialect, record)
+                answer = self._admitted(_repeating(answer, dialect, record), record)
         except Exception as error:  # noqa: BLE001 - each has an answer
             answer = _failure(error, dialect, scope["method"], destination.path)
         if answer is not None:
@@ -197,17 +197,24 @@ class Rest:
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
+    def _admitted(self, answer: HttpResponse | HttpStream, record: Record) -> HttpResponse | HttpStream:
+        """Returns an answer that fits beside the bytes in flight until its client has read it. Raises ServerBusy."""
+        if isinstance(answer, HttpResponse):
+            self._tools.flight.admit_answer(answer.length, record.received)
+        return answer
+
     async def sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
         """Sends an answer. The whole request has been read."""
         tools = self._tools
         if isinstance(answer, HttpStream):
             record.last = answer.last
-            await self._streamed(answer, receive, send, record.timing)
+            await self._streamed(answer, receive, send, record)
             record.last = None
         else:
             await exchange.answer(answer, record.method, send, tools.clock.headers(record.timing), tools.flight)
 
-    async def _streamed(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
+    async def _streamed(self, stream: HttpStream, receive: Receive, send: Send, record: Record) -> None:
+        timing, received = record.timing, record.received
         headers = [*stream.headers, exchange.UNBUFFERED, *self._tools.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         with Leaving(receive) as leaving:
@@ -215,6 +222,7 @@ class Rest:
             try:
                 async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
                     async for chunk in chunks:
+                        self._tools.flight.admit_answer(len(chunk), received)
                         await exchange.proceed(chunk, send, self._tools.flight)
             except ServingError as error:
                 if stream.last is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.asgi import Local, application
+from tests.support.connect_client import envelope
 from tests.support.raw import answer, crowd, head, opened, status, talk
 from tests.support.server import Server, serve
 
@@ -107,6 +108,48 @@ def test_a_body_beyond_the_budget_is_refused_in_its_protocols_form(
     assert b"in flight" not in small.body
 
 
+NUMBER = {"name": "n", "datatype": "INT64", "shape": [1]}
+RPC = {"modelName": "counts", "inputs": [NUMBER | {"shape": ["1"]}]}
+
+
+def asked(path: str, count: int) -> bytes:
+    """Returns a request for so many numbers."""
+    if path.startswith("/v1"):
+        return json.dumps({"inputs": {"n": [count]}}).encode()
+    if path.startswith("/v2"):
+        return json.dumps({"inputs": [NUMBER | {"data": [count]}]} if "infer" in path else {"n": count}).encode()
+    contents = {"contents": {"int64Contents": [count]}}
+    message = json.dumps(RPC | {"inputs": [RPC["inputs"][0] | contents]}).encode()
+    return envelope(message) if "Stream" in path else message
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "expected", "code"),
+    [
+        ("/v2/models/counts/infer", "application/json", 503, b'"error"'),
+        ("/v2/models/counts/generate_stream", "application/json", 200, b'"error"'),
+        ("/v1/models/counts:predict", "application/json", 503, b'"error"'),
+        ("/inference.GRPCInferenceService/ModelInfer", "application/json", 503, b'"unavailable"'),
+        ("/inference.GRPCInferenceService/ModelStreamInfer", "application/connect+json", 200, b'"unavailable"'),
+    ],
+)
+def test_a_large_answer_to_a_small_request_is_refused_beyond_the_budget(
+    zoo: Path, path: str, kind: str, expected: int, code: bytes
+) -> None:
+    """Its client could leave it unread. Small answers go on."""
+    local = Local(application(zoo, BYTES_IN_FLIGHT=str(BUDGET)))
+    headers = {"content-type": kind}
+    try:
+        assert local.call("POST", path, asked(path, 100_000), headers, stays=True).status == 200  # alone, it fits
+        with local.app.flight.holding(BUDGET):
+            large = local.call("POST", path, asked(path, 100_000), headers, stays=True)
+            small = local.call("POST", path, asked(path, 3), headers, stays=True)
+    finally:
+        local.close()
+    assert (large.status, code in large.body, b"in flight hold 32 MB already" in large.body) == (expected, True, True)
+    assert (small.status, b"in flight" in small.body) == (200, False)
+
+
 def test_what_a_stalled_body_holds_comes_back(server: Server) -> None:
     """Its connection ends after a pause, and others are taken again."""
     with opened(server.port) as connection:
@@ -114,13 +157,14 @@ def test_what_a_stalled_body_holds_comes_back(server: Server) -> None:
         assert status(answer(connection)) == 408
 
 
-def test_answers_that_are_not_read_are_given_up(server: Server) -> None:
-    """They count while they wait for their client, and are released when it has waited too long."""
-    number = {"name": "n", "datatype": "INT64", "shape": [1], "data": [4 * SIZE // 4]}
+def test_answers_that_are_not_read_stay_within_the_budget(server: Server) -> None:
+    """Each has half of it. They are released when they have waited too long for their client."""
+    number = NUMBER | {"data": [SIZE]}
     numbers = {"name": "numbers", "parameters": {"binary_data": True}}
     document = json.dumps({"inputs": [number], "outputs": [numbers]}).encode()
-    with crowd(server.port, 6) as clients:
+    path, length = "/v2/models/counts/infer", f"Content-Length: {len(document)}"
+    with crowd(server.port, 10) as clients:
         for connection in clients:
-            connection.sendall(head("POST", "/v2/models/counts/infer", f"Content-Length: {len(document)}") + document)
-        until(server, 503, WHOLE)
-        until(server, 200, WHOLE)
+            connection.sendall(head("POST", path, length) + document)
+        assert {status(connection.recv(4096)) for connection in clients} == {200, 503}
+        until(server, 200, head("POST", path, length, "Connection: close") + document)
