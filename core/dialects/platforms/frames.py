@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from core.bounds import check_parts
-from core.dialects.v1.inputs import from_columns
+from core.dialects.v1.inputs import UNNAMED, from_columns
 from core.dialects.v1.values import flattened
-from core.dtype import DataType
+from core.dtype import FP64, DataType
 from core.encoding.structure import MOST_MEMBERS
 from core.encoding.values import from_values
 from core.errors import InvalidInput, TooMany, shown
@@ -118,11 +118,21 @@ def tensors(frame: DataFrame, spec: ModelSpec) -> tuple[Tensor, ...]:
 
 def _undeclared(frame: DataFrame) -> tuple[Tensor, ...]:
     """Returns a tensor for each column, or one of all rows; the values decide on the datatype."""
-    rows = frame.rows
     if frame.columns is None:
-        return from_columns(rows, None)
+        return (_inferred(UNNAMED, frame.rows),)
     check_parts(frame.columns, "columns")
-    return from_columns(dict(zip(frame.columns, _columns(rows), strict=True)), None)
+    return tuple(map(_inferred, frame.columns, _columns(frame.rows)))
+
+
+def _inferred(name: str, values: Any) -> Tensor:
+    """Returns an input of the datatype that its values have. Numbers and null are FP64. Raises InvalidInput."""
+    if isinstance(values, list):
+        flat, shape = flattened(values)
+        kinds = set(map(type, flat))
+        if type(None) in kinds and kinds <= {int, float, type(None)}:
+            check_rank(len(shape), name)
+            return from_values(name, FP64, shape, flat)
+    return from_columns({name: values}, None)[0]
 
 
 def _columns(rows: Any) -> list[Any]:

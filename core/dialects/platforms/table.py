@@ -50,7 +50,8 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
     if numbers is not None:
         with suppress(InvalidInput):
             return tensors(checked(numbers, WHAT), spec)
-    return tensors(checked(_of_texts(text, names), WHAT), spec)
+    texts = checked(_of_texts(text, names), WHAT)
+    return tensors(texts if spec.inputs is not None else _with_null(texts, text), spec)
 
 
 def _parted(text: bytes) -> tuple[bytes, bytes]:
@@ -112,6 +113,14 @@ def _of_texts(text: bytes, names: tuple[str, ...] | None) -> DataFrame:
         most = f"at most {MOST_CELLS} are read, or {MOST_ARRAYS - 1} rows of plain numbers"
         raise TooLarge(f"the CSV has {count} cells; {most}")
     return DataFrame(names, [row for row in _lines(text) if row], values)
+
+
+def _with_null(frame: DataFrame, text: bytes) -> DataFrame:
+    """Returns a frame of texts as one of numbers, and null for empty cells, if all its other cells are numbers."""
+    if b'"' in text:  # a number in quotes is a text
+        return frame
+    lines = (",".join(cell.strip() or "null" for cell in row) for row in frame.rows)
+    return _of_numbers("\n".join(lines).encode(), frame.columns) or frame
 
 
 def _lines(text: bytes) -> Any:

@@ -77,6 +77,7 @@ def saved(values: Any, dtype: str, order: Any = "C") -> bytes:
     return stream.getvalue()
 
 
+NAN = float("nan")
 FRAME, RECORDS = "dataframe_split", "dataframe_records"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 SPLIT = {"columns": ["n", "name", "age", "more"], "index": [7, 9], "data": [[1, "a", 2.5, 0], [2, "b", None, 0]]}
@@ -96,6 +97,9 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (JSON, {FRAME: {"columns": ["q"], "data": [[1], [2]]}}, LIST, {"x": [1, 2]}),
     (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1, "t"], [2, "u"]]}}, ANY, {"a": [1, 2], "b": [b"t", b"u"]}),
     (JSON, {FRAME: {"data": [[1, 2], [3, 4]]}}, ANY, {"input-0": [[1, 2], [3, 4]]}),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1.5, 7], [None, 8]]}}, ANY, {"a": [1.5, NAN], "b": [7, 8]}),
+    (JSON, {RECORDS: [{"a": None, "b": [1, None]}]}, ANY, {"a": [NAN], "b": [[1, NAN]]}),
+    (JSON, {FRAME: {"data": [[1, None], [3, 4]]}}, ANY, {"input-0": [[1, NAN], [3, 4]]}),
     (JSON, {"instances": [[1, 2], [3, 4]]}, MATRIX, {"x": [[1, 2], [3, 4]]}),
     (JSON, {"instances": [{"a": 1, "b": 2}]}, ROWS, {"a": [[1]], "b": [[2]]}),
     (JSON, {"inputs": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
@@ -132,6 +136,10 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (CSV, "b,a\n2,1.5", MIXED, {"a": [[1.5]], "b": [[2]]}),
     (CSV, "a,b\n1,2", ANY, {"a": [1], "b": [2]}),
     (CSV, "a,b\nx,2", ANY, {"a": [b"x"], "b": [b"2"]}),
+    (CSV, "a,b\nx,\ny,2", ANY, {"a": [b"x", b"y"], "b": [b"", b"2"]}),
+    (CSV, "a,b\r\n1.5,\r\n\r\n , 3\r\n", ANY, {"a": [1.5, NAN], "b": [NAN, 3]}),
+    (CSV, "a,b\n02134,\n2,3", ANY, {"a": [b"02134", b"2"], "b": [b"", b"3"]}),
+    (CSV, 'a,b\n"1",\n2,3', ANY, {"a": [b"1", b"2"], "b": [b"", b"3"]}),
     (CSV, "a" * 131_073 + ",b", TEXTS, {"x": [[b"a" * 131_073, b"b"]]}),
     (NPY, saved([[1, 2]], "<f4"), MATRIX, {"x": [[1, 2]]}),
     (NPY, saved([[1, 2]], ">f8"), MATRIX, {"x": [[1, 2]]}),
@@ -186,6 +194,9 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, "a", None]]}}, TABLE,
         "input 'n' has null where INT64 needs integers"),
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[[1, 2], "", 1], [[1], "", 1]]}}, TABLE, "size"),
+    (JSON, {FRAME: {"columns": ["a"], "data": [["x"], [None]]}}, ANY, "null Type: Null is not of expected type"),
+    (JSON, {FRAME: {"columns": ["a"], "data": [[json.loads("[" * 64 + "null" + "]" * 64)]]}}, ANY,
+        "input 'a' has 65 dimensions; at most 32 are possible"),
     (JSON, {FRAME: {"columns": ["age"], "data": [[1]]}}, TABLE,
         r"has the columns \('age',\); model 'm' also needs \['name', 'n'\]"),
     (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, "a", 2**64]]}}, TABLE,
