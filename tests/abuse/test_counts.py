@@ -53,7 +53,7 @@ def post(app: App, path: str, body: Any, content_type: str = JSON, query: bytes 
         ("/grps/v1/infer/predict", {"gtensors": {"tensors": [{}] * MANY}}, "4097 tensors"),
         ("/grps/v1/infer/predict", {"gmap": {"s_i64": {str(each): 1 for each in range(MANY)}}}, "4097 values"),
         (INFER, b'{"a":[' + b"[]," * MOST_ARRAYS + b"0]}", "arrays and objects"),
-        (PREDICT, b'{"instances":[' + b"[]," * MOST_ARRAYS + b"0]}", "arrays and objects"),
+        (PREDICT, b'{"instances":[' + b"[]," * MOST_ARRAYS + b"0]}", '"the JSON has 262146 arrays and objects'),
         (PREDICT, b'{"instances":[' + b"{}," * MOST_ARRAYS + b"0]}", "arrays and objects"),
         ("/v2/repository/index", b"{" + b" " * LONGEST_CALL + b"}", "a request without tensors"),
     ],

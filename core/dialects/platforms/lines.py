@@ -23,7 +23,7 @@ FEATURES: Final = "features"
 
 def read(body: bytes, spec: ModelSpec) -> tuple[Tensor, ...]:
     """Returns the inputs. Lines without text do not count. Raises InvalidInput, TooMany."""
-    count = body.count(b"\n") + 1
+    count = body.count(b"\n", 0, -1) + 1  # without the end of the last line
     if count > MOST_ARRAYS:
         raise TooMany(f"the body has {count} lines; at most {MOST_ARRAYS} are read")
     check_structure(body)

@@ -13,6 +13,7 @@ from math import isinf
 from typing import Any, Final
 
 from core.dialects.platforms.frames import DataFrame, checked, tensors
+from core.dialects.v1 import bulk
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
 from core.encoding.csv_record import RECORD
@@ -25,6 +26,11 @@ from core.tensor import Tensor, flat_texts
 WHAT: Final = "text/csv"
 MOST_CELLS: Final = 1_000_000
 """The most cells that are read one by one: half a second, and 100 MB. Plain numbers are not."""
+SHORTEST_ROW: Final = 16
+"""The bytes of a row, its line end included, if there are more than MOST_ARRAYS. An answer in CSV takes 165 bytes of
+memory for a row."""
+IN_CELLS: Final = bytes(set(range(256)) - set(b",\n"))
+"""All bytes except those that end a cell."""
 BOOLEANS: Final = {"true": True, "false": False}
 MISSING: Final = frozenset({"na", "n/a", "null", "none"})
 """How tables write a missing number, beside NaN and an empty cell."""
@@ -99,18 +105,36 @@ def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | None:
     """Returns the frame of rows that read as JSON's numbers, None for any others."""
     if b"[" in text or b"{" in text or b'"' in text:
         return None
+    text = text.replace(b"\r\n", b"\n")
+    if text.count(b"\n") + 1 >= MOST_ARRAYS:  # too many to read as lists
+        return _of_many_numbers(text, names)
     try:
-        rows = jsonio.loads_shaped(b"[[" + text.replace(b"\r\n", b"\n").replace(b"\n", b"],[") + b"]]")
+        rows = jsonio.loads_shaped(b"[[" + text.replace(b"\n", b"],[") + b"]]")
     except InvalidInput:
         return None
     return DataFrame(names, rows)
+
+
+def _of_many_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | None:
+    """Returns the frame of equally long rows, None for any others, and for too many."""
+    ends = text.translate(None, IN_CELLS) + b"\n"
+    row, _, _ = ends.partition(b"\n")
+    count = len(ends) // (len(row) + 1)
+    if count > _most_rows(text) or ends != (row + b"\n") * count:
+        return None
+    rows = bulk.in_rows(text.replace(b"\n", b","), count)
+    return None if rows is None else DataFrame(names, rows)
+
+
+def _most_rows(text: bytes) -> int:
+    return max(MOST_ARRAYS - 1, (len(text) - text.count(b"\r")) // SHORTEST_ROW + 1)
 
 
 def _of_texts(text: bytes, names: tuple[str, ...] | None) -> DataFrame:
     """Raises InvalidInput, TooLarge."""
     count = text.count(b",") + text.count(b"\n") + 1
     if count > MOST_CELLS:
-        most = f"at most {MOST_CELLS} are read, or {MOST_ARRAYS - 1} rows of plain numbers"
+        most = f"at most {MOST_CELLS} are read, or {_most_rows(text)} rows of plain numbers"
         raise TooLarge(f"the CSV has {count} cells; {most}")
     return DataFrame(names, [row for row in _lines(text) if row], values)
 

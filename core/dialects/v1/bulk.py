@@ -121,13 +121,20 @@ def _numbers(joined: "_Joined", inner: bytes | bytearray) -> NDArray[Any] | None
 
     Without brackets, simdjson reads one long array: rows cost it more than numbers.
     """
-    if b'"' in inner or not joined.is_even():
-        return None
+    return None if b'"' in inner or not joined.is_even() else in_rows(inner, joined.lines)
+
+
+def in_rows(inner: bytes | bytearray, rows: int) -> NDArray[Any] | None:
+    """Returns the numbers of a text, with a comma between each two, as rows; None if some are not JSON's numbers.
+
+    The text is without brackets and quotes.
+    """
+    text = b'{"numbers":[' + inner + b"]}"
     try:
-        values = jsonio.loads(b'{"numbers":[' + inner + b"]}", frozenset((NUMBERS,)))[NUMBERS]
-    except InvalidInput:
+        values = simd.loads(text, frozenset((NUMBERS,)))[NUMBERS] if simd.suits(text) else None
+    except (ValueError, RuntimeError):
         return None
-    return values.reshape(joined.lines, -1) if isinstance(values, np.ndarray) else None
+    return values.reshape(rows, -1) if isinstance(values, np.ndarray) else None
 
 
 class _Joined:

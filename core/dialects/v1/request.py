@@ -9,7 +9,7 @@ import numpy as np
 from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
 from core.encoding.values import Inexact
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, TooMany, shown
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec
 from core.records import NamedTuple
 from core.signature import DEFAULT, Signature
@@ -119,6 +119,8 @@ def _document(loads: Callable[[bytes | memoryview], Any], body: bytes | memoryvi
         from core.dialects.v1.parse_errors import parse_error  # noqa: PLC0415 - for mistakes only
 
         raise InvalidInput(parse_error(body, error)) from None
+    except TooMany:  # it is JSON
+        raise
     except InvalidInput as error:
         raise InvalidInput(f"JSON Parse error: {error.message}") from None
     if not isinstance(document, dict):
