@@ -5,7 +5,7 @@ JSON is {"predictions": ...}, which MLflow, Vertex AI and TensorFlow Serving sha
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from core.dialects.v1.answer import Output, columns, rows
@@ -17,7 +17,8 @@ AS_JSON, AS_CSV, AS_NPY, AS_LINES = "application/json", "text/csv", "application
 FORMS: Final = (AS_JSON, AS_CSV, AS_NPY, AS_LINES)
 REFUSED: Final = re.compile(r";q=0(\.0*)?(;|$)")
 """Matches a type that a client does not accept (RFC 9110 12.4.2), in lower case and without spaces."""
-ANY: Final = frozenset(("*/*", "application/*", "text/*"))
+RANGES: Final = {"*/*": "", "application/*": "application/", "text/*": "text/"}
+"""The ranges of types, by what the names of their types begin with."""
 Value = Callable[[Sequence[Output], NonFinite | None], Any]
 
 
@@ -28,18 +29,29 @@ class NotAcceptable(HttpError):
 def wanted(request: HttpRequest, own: str) -> str:
     """Returns the form that the client accepts. `own`: without a preference. Raises NotAcceptable.
 
-    The first known one counts, whatever its weight above 0: SageMaker's clients send one.
+    The first known one counts, whatever its weight above 0: SageMaker's clients send one. In a range of types, `own`
+    comes first.
     """
     accept = request.headers.get(b"accept", b"").decode("latin-1")
     kinds = [kind for part in accept.lower().split(",") if (kind := "".join(part.split()))]
+    refused = {kind.partition(";")[0] for kind in kinds if REFUSED.search(kind)}
     for kind in (kind.partition(";")[0] for kind in kinds if not REFUSED.search(kind)):
         if kind in FORMS:
             return kind
-        if kind in ANY:
-            return own
+        start = RANGES.get(kind)
+        able = start is not None and [
+            form for form in (own, *FORMS) if form.startswith(start) and not _is_refused(form, refused)
+        ]
+        if able:
+            return able[0]
     if kinds:
         raise NotAcceptable(f"Accept is {shown(accept)}; expected one of {', '.join(FORMS)}")
     return own
+
+
+def _is_refused(form: str, refused: Collection[str]) -> bool:
+    """Decides whether the form is refused by its name or its range: `*/*` is less specific than either."""
+    return form in refused or f"{form.partition('/')[0]}/*" in refused
 
 
 def phrase(outputs: Sequence[Output], form: str, value: Value, non_finite: NonFinite | None) -> HttpResponse:

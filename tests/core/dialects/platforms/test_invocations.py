@@ -341,6 +341,12 @@ WORDS = "the outputs have the shapes"
     ({"accept": "text/csv"}, None, [ONE, TWO], b'0.5,1.5,a\nNaN,2.0,"b,""c"\n'),
     ({"accept": "image/png, text/csv;q=0.5"}, None, [TWO], b'a\n"b,""c"\n'),
     ({"accept": "application/json; Q=0.0, text/csv; q=0.01"}, None, [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "text/*"}, None, [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "application/json;q=0, */*"}, None, [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "text/*, */*"}, "1,2", [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "application/*"}, "1,2", [TWO], b'{"predictions":["a","b,\\"c"]}'),
+    ({"accept": "text/csv;q=0, */*"}, "1,2", [TWO], b'{"predictions":["a","b,\\"c"]}'),
+    ({"accept": "text/*;q=0, text/csv"}, "1,2", [TWO], b'a\n"b,""c"\n'),
     ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
@@ -353,7 +359,8 @@ def test_accept_and_the_body_decide_on_the_form(
     form: dict[str, str], body: Any, outputs: list[Any], expected: bytes
 ) -> None:
     """JSON has predictions by row for rows, whole for columns; CSV a line for each row."""
-    assert b"".join(answer(form, *outputs, body=body).parts) == expected
+    kind = CSV if isinstance(body, str) else JSON
+    assert b"".join(answer(form, *outputs, kind=kind, body=body).parts) == expected
 
 
 @pytest.mark.parametrize("output", [ONE, TWO, ("y", "BF16", np.array([0x3FC0], "u2")), ("s", "INT64", np.array(3))])
@@ -368,6 +375,7 @@ def test_an_array_is_answered_as_one(output: Any) -> None:
 @pytest.mark.parametrize(("form", "outputs", "error", "message"), [
     ({"accept": "text/html"}, [ONE], HttpError, "Accept is 'text/html'; expected one of application/json, text/csv"),
     ({"accept": "application/json;q=0"}, [ONE], HttpError, "Accept is 'application/json;q=0'; expected one of"),
+    ({"accept": "text/csv;q=0, text/*"}, [ONE], HttpError, "Accept is 'text/csv;q=0, text/.'; expected one of"),
     ({"accept": "text/csv"}, [("s", "FP32", np.float32(1))], InvalidInput, WORDS),
     ({"accept": "text/csv"}, [ONE, ("s", "FP32", np.zeros(3, "f4"))], InvalidInput, WORDS),
     ({"accept": LINES}, [("s", "FP32", np.float32(1))], InvalidInput, "the shape .* for 0 records; expected 0 rows"),
@@ -438,7 +446,8 @@ def test_lines_that_are_not_rows_are_refused(body: str, error: type[Exception], 
 
 def test_without_a_preference_the_answer_has_the_form_of_the_request() -> None:
     """MLflow's server answers with JSON always."""
-    assert b"".join(answer({"accept": "*/*"}, ONE, kind=CSV, body="1,2").parts) == b"0.5,1.5\nNaN,2.0\n"
+    for accept in ("*/*", "text/*", "application/*;q=0, */*"):
+        assert b"".join(answer({"accept": accept}, ONE, kind=CSV, body="1,2").parts) == b"0.5,1.5\nNaN,2.0\n"
     call = Call(HttpRequest("POST", "/", {b"content-type": b"text/csv"}, b"1,2"), {})
     deferred, as_it_is = invocations.decode(call, as_mlflow=True)
     assert isinstance(deferred, Deferred)
