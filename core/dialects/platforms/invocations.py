@@ -31,10 +31,12 @@ HEAD_SIZE: Final = "json-header-size"
 ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
 """A header that a client's words travel in. Ours are those of SageMaker's container for TensorFlow Serving."""
 MODEL, VERSION = "tfs-model-name", "tfs-model-version"
-UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", "application/octet-stream"))
+BINARY: Final = "application/octet-stream"
+UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", BINARY))
 """Types that tools send without being asked: the body is read as JSON."""
 FRAME: Final = re.compile(rb'\s*\{\s*"(?:dataframe_split|input_data)"')
 """Matches the start of a body whose names of columns come before its numbers, as pandas writes it."""
+OBJECT: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 DATATYPE: Final = b'"datatype"'
 
 
@@ -56,13 +58,17 @@ def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Re
     if kind in WITH_TENSORS or infer.HEADER_LENGTH in call.request.headers:
         return _binary(call, kind, parameters.get(HEAD_SIZE) if kind in WITH_TENSORS else None)
     if kind == AS_JSON or kind in UNTYPED:
-        return _json(call)
+        return _json(call, kind)
     form = wanted(call.request, kind if kind in replies.FORMS and not as_mlflow else AS_JSON)
     if kind in replies.FORMS:
         header = parameters.get("header", "")
         return Deferred(ref(call), partial(_read, call, kind, header, form)), _as_it_is
+    raise _unsupported(kind)
+
+
+def _unsupported(kind: str) -> UnsupportedType:
     expected = ", ".join((*replies.FORMS, *WITH_TENSORS))
-    raise UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
+    return UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
 
 
 def _as_it_is(answer: Any) -> Any:
@@ -77,9 +83,14 @@ def _content_type(call: Call) -> tuple[str, dict[str, str]]:
     return kind.strip().lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
-def _json(call: Call) -> tuple[Infer | Deferred, Reply]:
-    """Returns the inference of V2's JSON, whose answer has one form whatever Accept says, or of another body."""
+def _json(call: Call, kind: str) -> tuple[Infer | Deferred, Reply]:
+    """Returns the inference of V2's JSON, whose answer has one form whatever Accept says, or of another body.
+
+    Raises UnsupportedType for bytes that do not begin as an object does.
+    """
     body, non_finite = call.request.content(), call.request.options.tokens(NonFinite.BARE)
+    if kind == BINARY and OBJECT.match(body) is None:
+        raise _unsupported(kind)
     found = _open_inference(call, body)
     if found is not None:
         return found

@@ -576,12 +576,14 @@ def test_a_wrong_length_is_refused_under_its_own_name(size: str, told: str) -> N
         decoded(f"{invocations.TRITON};json-header-size={size}", "{}", MATRIX)
 
 
-def test_a_type_that_nobody_reads_is_refused() -> None:
-    """The refusal names those that are read."""
-    with pytest.raises(
-        invocations.UnsupportedType, match="Content-Type is 'image/png'; expected one of application/js"
-    ):
-        decoded("image/png", b"x", MATRIX)
+@pytest.mark.parametrize(("kind", "body"), [
+    ("image/png", b"x"), ("application/octet-stream", b"\x89PNG"), ("application/octet-stream", b""),
+])  # fmt: skip
+def test_a_type_that_nobody_reads_is_refused(kind: str, body: bytes) -> None:
+    """The refusal names those that are read. Bytes may be JSON: tools send this type if their user names none."""
+    with pytest.raises(invocations.UnsupportedType, match=f"Content-Type is '{kind}'; expected one of application/js"):
+        decoded(kind, body, MATRIX)
+    assert inputs("application/octet-stream", {"instances": [[1, 2]]}, MATRIX) == {"x": [[1, 2]]}
 
 
 def test_numbers_that_are_not_finite_are_the_operators_choice() -> None:
