@@ -42,12 +42,12 @@ class DataFrame(NamedTuple):
         return len(self.rows[0])
 
 
-def from_split(value: Any) -> DataFrame:
+def from_split(value: Any, what: str) -> DataFrame:
     """Returns the frame of {"columns": [names], "data": [rows]}; "index" does not matter. Raises InvalidInput."""
     if not isinstance(value, dict) or "data" not in value:
-        raise InvalidInput(f"'dataframe_split' is {shown(value)}; expected an object with 'columns' and 'data'")
+        raise InvalidInput(f"{what!r} is {shown(value)}; expected an object with 'columns' and 'data'")
     columns = None if value.get("columns") is None else _names(value["columns"])
-    return checked(DataFrame(columns, value["data"]), "dataframe_split")
+    return checked(DataFrame(columns, value["data"]), what)
 
 
 def from_records(value: Any) -> DataFrame:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from core.dialects.v1 import bulk
 from core.dialects.v1.answer import Output
-from core.dialects.v1.inputs import from_rows
+from core.dialects.v1.inputs import WrongRow, from_rows
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, NotJson
 from core.encoding.structure import MOST_ARRAYS, check_structure
@@ -32,7 +32,11 @@ def read(body: bytes, spec: ModelSpec) -> tuple[Tensor, ...]:
         raise InvalidInput("the body has no lines; expected a row in each")
     signature = spec.signatures.get(DEFAULT)
     bindings = None if signature is None else signature.inputs
-    return from_rows(_features(_values(lines), bindings or {}), bindings)
+    try:
+        return from_rows(_features(_values(lines), bindings or {}), bindings)
+    except WrongRow as error:
+        number = [number for number, line in enumerate(lines, 1) if line][error.index]
+        raise InvalidInput(f"line {number} is not a row of the model: {error.reason}") from None
 
 
 def _values(lines: Sequence[bytes]) -> Any:

@@ -41,8 +41,8 @@ MEMBER: Final = re.compile(
 
 def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
     """Returns the model's only input. Raises InvalidInput."""
-    array = _array(body)
     inputs = spec.inputs
+    array = _array(body, inputs[0].name if inputs and len(inputs) == 1 else NAME)
     datatype = of_array(array.dtype)
     if inputs is None:
         if datatype is None:
@@ -59,15 +59,15 @@ def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
     return as_column(from_values(only.name, only.datatype, array.shape, wide.reshape(-1)), only.shape)
 
 
-def _array(body: bytes | memoryview) -> Any:
-    """Returns the array, over the body's memory. Raises InvalidInput."""
+def _array(body: bytes | memoryview, name: str) -> Any:
+    """Returns the array, over the body's memory. `name`: its input's. Raises InvalidInput."""
     try:
         shape, is_fortran, dtype, start = _head(bytes(body[: LONGEST_HEAD + len(npy.MAGIC_PREFIX) + 6]))
     except (ValueError, TypeError, struct.error) as error:
         raise InvalidInput(f"the body is not an array in numpy's format: {error}") from None
     if dtype.kind not in NUMBERS:
         raise InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans")
-    check_rank(len(shape), NAME)
+    check_rank(len(shape), name)
     if 0 in shape:
         check_empty(shape, "the array")
     data = memoryview(body)[start:]

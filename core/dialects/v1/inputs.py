@@ -29,13 +29,22 @@ Bindings = Mapping[str, Binding] | None
 """A signature's inputs; None if the model does not declare them, and any are accepted."""
 
 
+class WrongRow(InvalidInput):
+    """A row that does not fit. `index`: its place. `reason`: what is wrong. `what`: the member that has the rows."""
+
+    def __init__(self, index: int, reason: str, what: str = "instances") -> None:
+        super().__init__(f"Failed to process element: {index} of {what!r} list. Error: INVALID_ARGUMENT: {reason}")
+        self.index = index
+        self.reason = reason
+
+
 def is_named(value: Any) -> bool:
     """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
     return isinstance(value, dict) and not is_binary(value)
 
 
-def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
-    """Returns the inputs of a request with whole tensors ("inputs").
+def from_columns(value: Any, bindings: Bindings, what: str = "inputs") -> tuple[Tensor, ...]:
+    """Returns the inputs of a request with whole tensors ("inputs"). `what`: the member that has them, for messages.
 
     `value` is {alias: tensor}, or the tensor itself if the signature requires one input. Each tensor's shape is its
     nesting: lists [[1, 2, 3]] have shape [1, 3]. Scalars may stand for rows of one element (`as_column`). Missing
@@ -43,14 +52,14 @@ def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
     Raises InvalidInput with TF Serving's messages. Source: TF Serving's json_tensor.h.
     """
     if not is_named(value):
-        name = _only(bindings, "inputs is a plain value/list, but expecting an object")
+        name = _only(bindings, f"{what} is a plain value/list, but expecting an object")
         given = {name: _tensor(name, bindings, value)}
         return _with_defaults(given, bindings, _rows(given))
     if bindings is None:
         check_parts(value, "inputs")
         return tuple(_tensor(name, None, member) for name, member in value.items())
     given = {name: _tensor(name, bindings, value[name]) for name in bindings if name in value}
-    return _with_defaults(given, bindings, _rows(given))
+    return _with_defaults(given, bindings, _rows(given), what)
 
 
 def _rows(given: dict[str, Tensor]) -> int | None:
@@ -59,12 +68,14 @@ def _rows(given: dict[str, Tensor]) -> int | None:
     return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else None
 
 
-def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | None) -> tuple[Tensor, ...]:
+def _with_defaults(
+    given: dict[str, Tensor], bindings: Bindings, rows: int | None, what: str = "inputs"
+) -> tuple[Tensor, ...]:
     for name, binding in (bindings or {}).items():
         if name in given:
             continue
         if binding.required:
-            raise InvalidInput(f"Missing named input: {name} in 'inputs' object.")
+            raise InvalidInput(f"Missing named input: {name} in {what!r} object.")
         if binding.default is not None:
             given[name] = binding.default if rows is None else _repeated(binding.default, binding, rows)
     return tuple(given.values())
@@ -230,9 +241,7 @@ def _blame_rows(
             if shape != expected[1]:
                 raise Irregular(f"Expecting shape {_shape(expected[1])} but got: {_shape(shape)}")
         except InvalidInput as error:
-            raise InvalidInput(
-                f"Failed to process element: {index} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}"
-            ) from None
+            raise WrongRow(index, error.message) from None
     return expected or (0, ())
 
 
@@ -263,4 +272,4 @@ def _odd_object(index: int, instance: Any, wanted: set[str], bindings: Bindings)
         problem = f"JSON object: does not have named input: {foreign[:256]}"
     else:
         problem = f"JSON object: {quoted(instance)} keys must be equal to: {','.join(sorted(wanted))[:256]}"
-    return InvalidInput(f"Failed to process element: {index} of 'instances' list. Error: INVALID_ARGUMENT: {problem}")
+    return WrongRow(index, problem)
