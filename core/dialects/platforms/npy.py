@@ -7,21 +7,24 @@ import math
 import re
 import struct
 from io import BytesIO
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.lib import format as npy
 
 from core.bounds import RATIO, check_empty
-from core.dtype import BF16, of_array
-from core.encoding.values import from_values
+from core.dtype import BF16, BYTES, of_array
+from core.encoding.values import SLICE, from_values, listed
 from core.errors import InvalidInput, ModelFailed, shown
 from core.float16 import widened
 from core.operations import ModelSpec
-from core.tensor import Tensor, as_column, check_rank, flat_texts
+from core.tensor import Tensor, as_column, check_rank, flat_texts, objects
 
 NUMBERS: Final = "biuf"
 """numpy's kinds of booleans, integers and floats."""
+TEXTS: Final = "SU"
+"""numpy's kinds of texts: of bytes and of characters, all as long as the longest."""
 LONGEST_HEAD: Final = 4096
 """Bytes of a head that is read. numpy's have 128."""
 NAME: Final = "input-0"
@@ -47,12 +50,16 @@ def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
     if inputs is None:
         if datatype is None:
             raise InvalidInput(f"the array's type is {shown(str(array.dtype))}; expected one of at most 64 bits")
-        return Tensor(NAME, datatype, array)
+        return _from_texts(NAME, array) if datatype is BYTES else Tensor(NAME, datatype, array)
     required = [tensor for tensor in inputs if not tensor.optional] or inputs
     if len(required) != 1:
         names = [tensor.name for tensor in required]
         raise InvalidInput(f"one array is one input, and model {shown(spec.name)} needs {shown(names)}: send JSON")
     only = required[0]
+    if datatype is BYTES:
+        if only.datatype is not BYTES:
+            raise _unreadable(array.dtype)
+        return as_column(_from_texts(only.name, array), only.shape)
     if only.datatype is datatype:
         return as_column(Tensor(only.name, datatype, array), only.shape)
     wide = array.astype({"f": np.float64, "u": np.uint64}.get(array.dtype.kind, np.int64))
@@ -65,8 +72,8 @@ def _array(body: bytes | memoryview, name: str) -> Any:
         shape, is_fortran, dtype, start = _head(bytes(body[: LONGEST_HEAD + len(npy.MAGIC_PREFIX) + 6]))
     except (ValueError, TypeError, struct.error) as error:
         raise InvalidInput(f"the body is not an array in numpy's format: {error}") from None
-    if dtype.kind not in NUMBERS:
-        raise InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans")
+    if dtype.kind not in NUMBERS + TEXTS or not dtype.itemsize:
+        raise _unreadable(dtype)
     check_rank(len(shape), name)
     if 0 in shape:
         check_empty(shape, "the array")
@@ -79,6 +86,20 @@ def _array(body: bytes | memoryview, name: str) -> Any:
         flat = flat.view(np.uint8) != 0  # any other bit pattern is undefined behaviour
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=not flat.flags.aligned)
     return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def _unreadable(dtype: "np.dtype[Any]") -> InvalidInput:
+    return InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans, or texts for BYTES")
+
+
+def _from_texts(name: str, array: Any) -> Tensor:
+    """Returns BYTES: characters as UTF-8, and bytes as they are. Raises InvalidInput for what is not Unicode."""
+    flat = array.reshape(-1)
+    pieces = (listed(flat[start : start + SLICE]) for start in range(0, flat.size, SLICE))
+    elements = [*chain.from_iterable(pieces)]  # other threads run between the pieces
+    if array.dtype.kind == "U":
+        return from_values(name, BYTES, array.shape, elements)
+    return Tensor(name, BYTES, objects(elements).reshape(array.shape))
 
 
 def _head(start: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:

@@ -148,6 +148,12 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (NPY, saved([[True, False]], "?"), FLAGS, {"x": [[True, False]]}),
     (NPY, saved([1, 2], "<i8"), ANY, {"input-0": [1, 2]}),
     (NPY, saved([1, 2], "<f4"), spec(x=("FP32", (-1, 1))), {"x": [[1], [2]]}),
+    (NPY, saved([["a", "\u20ac"], ["", "bc"]], "<U2", "F"), TEXTS, {"x": [[b"a", b"\xe2\x82\xac"], [b"", b"bc"]]}),
+    (NPY, saved([["a", "b"]], ">U3"), TEXTS, {"x": [[b"a", b"b"]]}),
+    (NPY, saved([[b"a", b"\xff"]], "S1"), TEXTS, {"x": [[b"a", b"\xff"]]}),
+    (NPY, saved(["a", "b"], "U1"), spec(x=("BYTES", (-1, 1))), {"x": [[b"a"], [b"b"]]}),
+    (NPY, saved(["a"] * 70_000, "U1"), ANY, {"input-0": [b"a"] * 70_000}),
+    (NPY, saved(["a", "b"], "S1"), ANY, {"input-0": [b"a", b"b"]}),
     (NPY, saved([[1, 2]], "<f4"), BRAIN, {"x": [[0x3F80, 0x4000]]}),
     (CSV, "1,-0.1\n,2", BRAIN, {"x": [[0x3F80, 0xBDCD], [0x7FC0, 0x4000]]}),
     (JSON, {FRAME: {"data": [[1, 2]]}}, BRAIN, {"x": [[0x3F80, 0x4000]]}),
@@ -249,7 +255,12 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (NPY, saved([[1, 2]], "<f4")[:-1], MATRIX, r"the array has 7 bytes; float32 \[1, 2\] needs 8"),
     (NPY, saved([[1, 2]], "<c8"), MATRIX, "the array's type is 'complex64'; expected numbers or booleans"),
     (NPY, saved([[1, 2]], "<g"), ANY, "the array's type is 'float128'|the array's type is 'longdouble'"),
-    (NPY, saved([["a"]], "U1"), TEXTS, "expected numbers or booleans"),
+    (NPY, saved([["a"]], "U1"), MATRIX, "the array's type is '<U1'; expected numbers or booleans, or texts for BYTES"),
+    (NPY, saved([["\ud800", "b"]], "U1"), TEXTS, "input 'x' has a string with a lone surrogate"),
+    (NPY, saved([["a", "b"]], "U1")[:-4] + b"\0\0\x11\0", TEXTS, "has a number that is not a character"),
+    (NPY, headed(b"{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000, 2)}"), TEXTS, "type is '<U0'"),
+    (NPY, headed(b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 2)}"), TEXTS, "type is 'object'; expected"),
+    (NPY, saved([["a", "b"]], "U1")[:-1], TEXTS, r"the array has 7 bytes; <U1 \[1, 2\] needs 8"),
     (NPY, saved([[1.5, 2]], "<f8"), INTS, "input 'x' has 1.5 where INT32 needs integers"),
     (NPY, saved([[1, float("nan")]], "<f8"), INTS, "input 'x' has NaN where INT32 needs integers"),
     (NPY, saved([1], "<f4"), TABLE, r"one array is one input, and model 'm' needs \['age', 'name', 'n'\]"),
@@ -617,7 +628,10 @@ VALID = [("", {kind: body}) for kind, body in (
     ("inputs", {"x": [[1, 2]]}), ("input_data", SPLIT),
     ("inputs", [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]),
 )]  # fmt: skip
-RAW = [(CSV, b"age,name,n\n1,a,2\n"), (CSV, b'1,2\n"3",4'), (NPY, saved([[1, 2]], "<f4")), (NPY, saved(3, ">i2"))]
+RAW = [
+    (CSV, b"age,name,n\n1,a,2\n"), (CSV, b'1,2\n"3",4'), (NPY, saved([[1, 2]], "<f4")), (NPY, saved(3, ">i2")),
+    (NPY, saved([["a", "bc"]], "<U2")), (NPY, saved([["a", "bc"]], "S2")),
+]  # fmt: skip
 KEYS = st.sampled_from(
     [FRAME, RECORDS, "inputs", "instances", "input_data", "columns", "data", "params", "signature_name"]
 )
