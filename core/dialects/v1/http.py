@@ -33,20 +33,22 @@ from core.wire import (
 LONGEST: Final = 256
 """Characters of a path, or of a model's name, that a refusal quotes."""
 MODEL_SEGMENT: Final = 3
+MODELS: Final = "/v1/models/"
 
 
 def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
     """Returns {"error": text} with the error's HTTP status and headers.
 
     TF Serving's own texts: an unknown path or method is 400 "Malformed request" and quotes at most 256 characters of
-    the path; a missing model or version is "Servable not found". A name is quoted in part, too, if it is longer.
+    the path; a missing model or version is "Servable not found". A name is quoted in part, too, if it is longer. A path
+    of a model's own can lie here, and its query names the model.
     Source: TF Serving's http_rest_api_handler.cc.
     """
     if isinstance(error, RouteNotFound | MethodNotAllowed):
         malformed = f"Malformed request: {method} {_shortened(path)}".encode(errors="replace").decode()
         return json_answer({"error": escaped(malformed)}, 400)
     text = error.message
-    if isinstance(error, ModelNotFound | VersionNotFound):
+    if isinstance(error, ModelNotFound | VersionNotFound) and path.lower().startswith(MODELS):
         version = error.version if isinstance(error, VersionNotFound) else ""
         text = f"Servable not found for request: {escaped(_servable(path, version))}"
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": text}),))

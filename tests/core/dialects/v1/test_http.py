@@ -151,7 +151,9 @@ def test_what_is_not_there_is_refused_in_tensorflow_servings_words(path: str, er
 
 
 def test_any_other_refusal_has_its_own_text() -> None:
-    """It has the time for a retry, where that is known."""
+    """It has the time for a retry, where that is known. A path of a model's own does not name the model."""
+    for missing in (ModelNotFound("no model 'n'"), VersionNotFound("no version 9", "9")):
+        assert refusal(missing, "POST", "/v1/chat/completions") == (404, missing.message)
     assert refusal(InvalidInput("wrong")) == (400, "wrong")
     assert refusal(ModelFailed("broken")) == (500, "broken")
     response = V1.refuse(ModelUnavailable("later", retry_after=3), "POST", "/v1/models/m:predict")
