@@ -115,15 +115,19 @@ def named(name: str) -> str:
     return f"input {shown(name)}"
 
 
-def checked_shape(value: Any, name: str) -> tuple[int, ...]:
-    """Returns an input's shape from the wire, a list of unsigned integers below 2**63. Raises InvalidInput, TooMany."""
+def checked_shape(value: Any, name: str, most: int = MAX_DIMENSION) -> tuple[int, ...]:
+    """Returns an input's shape from the wire, a list of unsigned integers of at most `most`, a power of 2 less 1.
+
+    Raises InvalidInput, TooMany.
+    """
     if not isinstance(value, list):
         raise InvalidInput(f"{named(name)} needs 'shape', an array of unsigned integers: it is {given(value)}")
     if len(value) > MAX_RANK:
         check_rank(len(value), name)
     for size in value:
-        if type(size) is not int or not 0 <= size <= MAX_DIMENSION:
-            raise InvalidInput(f"{named(name)} has {shown(size)} in its shape; expected unsigned integers below 2**63")
+        if type(size) is not int or not 0 <= size <= most:
+            expected = f"unsigned integers below 2**{most.bit_length()}"
+            raise InvalidInput(f"{named(name)} has {shown(size)} in its shape; expected {expected}")
     if 0 in value:
         check_empty(value, named(name))
     return tuple(value)

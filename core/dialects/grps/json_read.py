@@ -195,10 +195,8 @@ def _shape(value: Any, name: str) -> tuple[int, ...]:
     if isinstance(value, list | np.ndarray):
         check_rank(len(value) if isinstance(value, list) else value.size, name)
     sizes = value.tolist() if isinstance(value, np.ndarray) else value
-    shape = checked_shape([_whole(size) for size in sizes] if isinstance(sizes, list) else sizes, name)
-    if max(shape, default=0) > LARGEST_SIZE:
-        raise InvalidInput(f"{named(name)} has {max(shape)} in its shape; expected unsigned integers of 32 bits")
-    return shape
+    sizes = [_whole(size) for size in sizes] if isinstance(sizes, list) else sizes
+    return checked_shape(sizes, name, LARGEST_SIZE)
 
 
 def _whole(value: Any) -> Any:
