@@ -45,6 +45,10 @@ def _array(value: Any, *, is_text: bool = False) -> NDArray[Any]:
     return np.asarray(value, object if is_text or isinstance(first, str | bytes) else None)
 
 
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(member, Mapping) for member in value)
+
+
 class Returned:
     """Reads the objects that a model returned. Each failure is the model's, and names what was expected."""
 
@@ -67,7 +71,9 @@ class Returned:
 
     def explanations(self, answered: Any) -> list[Mapping[str, Any]]:
         """Returns one explanation per example, from each form that `explain` may return. Raises ModelFailed."""
-        if isinstance(answered, list | tuple) and all(isinstance(member, Mapping) for member in answered):
+        if isinstance(answered, Mapping) and _are_objects(answered.get("explanations")):
+            answered = answered["explanations"]  # a whole answer, as KServe's models return it
+        if _are_objects(answered):
             return list(answered)
         members = answered if isinstance(answered, Mapping) else {"importance_scores": answered}
         arrays = {str(name): self._members(str(name), member) for name, member in members.items()}

@@ -28,9 +28,9 @@ def asked(query: bytes = b"", models: Any = None, **headers: bytes) -> Custom:
 
 def test_a_request_comes_whole() -> None:
     """What is text in HTTP stays text."""
-    operation = asked(b"a=1&b=x%20y&b=&c", x_y=b"\xe9")
+    operation = asked(b"a=1&b=x%20y&b=&c&d=%ff", x_y=b"\xe9")
     assert operation.ref == ModelRef("m", dashed=True)
-    assert operation.request == ("POST", PATH, {"a": "1", "b": "", "c": ""}, {"x-y": "\xe9"}, b"body")
+    assert operation.request == ("POST", PATH, {"a": "1", "b": "", "c": "", "d": "\ufffd"}, {"x-y": "\xe9"}, b"body")
 
 
 def test_the_query_may_name_the_model() -> None:

@@ -59,6 +59,9 @@ def test_a_model_without_explain_has_none(tmp_path: Path) -> None:
       {"importance_scores": [True, True, True], "base_value": 1.5, "names": ["a", "b"], "1": 4}]),
     ("[{'why': 'because'}, {'scores': x[1]}]", [{"why": "because"}, {"scores": [4, 5, 6]}]),
     ("({'k': parameters['k']},) * 2", [{"k": 1}, {"k": 1}]),
+    ("{'predictions': x, 'explanations': [{'why': 'because'}, {'scores': x[1]}]}",
+     [{"why": "because"}, {"scores": [4, 5, 6]}]),
+    ("{'explanations': x[:, 0]}", [{"explanations": 1}, {"explanations": 4}]),
 ])  # fmt: skip
 def test_explain_returns_scores_or_members_or_explanations(tmp_path: Path, returned: str, found: Any) -> None:
     """There is one per example, in types that JSON accepts."""
