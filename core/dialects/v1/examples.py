@@ -150,8 +150,9 @@ def _paired(labels: list[bytes], scores: list[bytes], classes: int) -> Any:
 
 
 def _numbers(tensor: Tensor) -> Tensor:
-    if tensor.datatype.is_bytes:
-        raise InvalidInput(f"Expected output {shown(tensor.name)} to be of numbers but got DT_STRING")
+    if tensor.datatype.is_bytes or tensor.datatype is BOOL:
+        kind = tensor.datatype.tensorflow
+        raise InvalidInput(f"Expected output {shown(tensor.name)} to be of numbers but got {kind}")
     return tensor
 
 

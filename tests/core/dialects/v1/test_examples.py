@@ -311,7 +311,8 @@ def test_a_regression_of_another_shape_is_refused(shape: tuple[int, ...]) -> Non
     assert refusal.value.message == expected + str(list(shape))
 
 
-def test_a_regression_of_text_is_refused() -> None:
-    """Text is not a number."""
-    with pytest.raises(InvalidInput, match="^Expected output 'y' to be of numbers but got DT_STRING$"):
-        numbers(output("y", "BYTES", [b"1"]))
+@pytest.mark.parametrize(("datatype", "value", "kind"), [("BYTES", b"1", "DT_STRING"), ("BOOL", True, "DT_BOOL")])
+def test_a_regression_of_text_or_booleans_is_refused(datatype: str, value: Any, kind: str) -> None:
+    """Neither is a number."""
+    with pytest.raises(InvalidInput, match=f"^Expected output 'y' to be of numbers but got {kind}$"):
+        numbers(output("y", datatype, [value]))
