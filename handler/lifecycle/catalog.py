@@ -7,7 +7,7 @@ read it without a lock.
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from core.deadline import NEVER, Deadline
@@ -133,10 +133,10 @@ class Catalog:
         self._repository.inventory.forget()
         return self.look(name, deadline)
 
-    def take_over(self, base: ListedModel, after: ListedModel) -> bool:
+    def take_over(self, base: ListedModel, after: ListedModel, kept: Iterable[int] = ()) -> bool:
         """Puts `after`, which is loaded, in the place of `base`. Returns False if either is out of date by now.
 
-        `after` is `base` itself if nothing was coming.
+        `after` is `base` itself if nothing was coming. `kept`: versions that go on as they were in `base`.
         """
         name = base.listing.name
         with self._lock:
@@ -146,7 +146,8 @@ class Catalog:
             found = known.coming or known
             if not found.is_like(after):
                 return False
-            self.models[name] = found
+            old = {number: base.versions[number] for number in kept}
+            self.models[name] = found._replace(versions=found.versions | old, coming=found) if old else found
         return True
 
     def give_up(self, name: str) -> ListedModel:

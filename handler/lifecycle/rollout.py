@@ -1,8 +1,8 @@
 """Moves a model to the repository's present versions: lists them, loads them beside the old ones, and switches at once.
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
-the old ones serving, and the index shows the reason. A canary is the exception: without it the stable version takes
-its share.
+the old ones serving, and the index shows the reason. There are two exceptions: without a canary the stable version
+takes its share, and another version that serves keeps its old files while those in their place do not load.
 
 One thing at a time is done for each model (see single_flight), and `load` is the turn that it is done in. Other threads
 may look at the repository meanwhile.
@@ -10,7 +10,7 @@ may look at the repository meanwhile.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -25,35 +25,18 @@ from core.errors import (
 )
 from core.operations import ModelRef
 from core.ports import Context
-from core.records import NamedTuple
 from handler.lifecycle.backoff import LONGEST_PAUSE
 from handler.lifecycle.catalog import Catalog
-from handler.lifecycle.models import CanarySplit, ListedModel, Target, stable
+from handler.lifecycle.models import CanarySplit, Target, stable
 from handler.lifecycle.preload import Preloaded
 from handler.lifecycle.repository import MOVES
 from handler.lifecycle.single_flight import Here, Load, Pending, SingleFlight
+from handler.lifecycle.step import Step, step_to
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import LoadVersion, ServedVersion
 from handler.stores import Gone
 
 log = logging.getLogger(__name__)
-
-
-class Step(NamedTuple):
-    """Versions to load before `after` takes the place of `base`. `spared`: what serves, and stays in memory meanwhile.
-
-    `optional`: canaries among the versions, whose failure changes nothing; they come last.
-    """
-
-    base: ListedModel
-    after: ListedModel
-    versions: tuple[ServedVersion, ...]
-    spared: tuple[ServedVersion, ...]
-    optional: tuple[ServedVersion, ...]
-
-    def allows(self, error: ServingError, version: ServedVersion) -> bool:
-        """Decides whether the step goes on after a version's error. A load out of time goes on with a later request."""
-        return version in self.optional and not isinstance(error, StillLoading)
 
 
 class Rollout:
@@ -102,7 +85,7 @@ class Rollout:
         if self._catalog.models.get(version.name) is not known:  # another request has looked meanwhile
             target = self._catalog.resolve(ref, load.deadline)
         if version not in self._catalog.model(version.name, load.deadline).versions.values():
-            self._advance(version.name, load)  # it was not known before
+            self._move(version, load)
             target = self._catalog.resolve(ref, load.deadline)
         self._publish(version.name, ref, target)
 
@@ -195,6 +178,14 @@ class Rollout:
                     work = partial(self.renew, version.name, deadline=NEVER)
                     flights.run(("renew", version.name), version.name, work, context, final=False)
 
+    def _move(self, version: ServedVersion, load: Load) -> None:
+        """Moves to what a look found with this version, which was not known before. Raises ServingError."""
+        try:
+            self._advance(version.name, load)
+        except ServingError:
+            if version not in self._catalog.model(version.name, load.deadline).versions.values():
+                raise  # otherwise others did not load, and their old files serve
+
     def _advance(self, name: str, load: Load, deadline: Deadline | None = None) -> None:
         """Moves to the versions that a look found, if all of them load. Raises ServingError."""
         deadline = deadline or load.deadline
@@ -211,15 +202,23 @@ class Rollout:
                     raise
 
     def _take(self, step: Step, load: Load, deadline: Deadline, *, skips_pause: bool) -> bool:
-        """Loads a step's versions and switches to them. Returns False if there is something newer by now."""
+        """Loads a step's versions and switches to them. Returns False if there is something newer by now.
+
+        Raises ServingError if one does not load, also after a switch to the others.
+        """
+        failures: dict[int, ServingError] = {}
         for version in step.versions:
             try:
                 self._bring(version, load, deadline, step.spared, skips_pause=skips_pause)
             except ServingError as error:
-                if not step.allows(error, version):
+                if step.keeps(error, version):
+                    failures[version.version.number] = error
+                elif not step.allows(error, version):
                     raise
-        moved = self._finish(step)
+        moved = self._finish(step, failures)
         self._publish(step.base.listing.name)
+        if moved and failures:
+            raise next(iter(failures.values()))
         return moved
 
     def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
@@ -261,19 +260,19 @@ class Rollout:
         if base.coming is None:
             return None
         kept = base.coming.regular if self._preloaded.keeps(name) else ()
-        return _step(base, base.coming, [*base.successors(base.coming), *kept])
+        return step_to(base, base.coming, [*base.successors(base.coming), *kept])
 
     def _everything(self, name: str, deadline: Deadline) -> Step:
         """Returns all versions that the repository now has for the model."""
         base = self._catalog.model(name, deadline)
         after = base.coming or base
-        return _step(base, after, list(after.versions.values()))
+        return step_to(base, after, list(after.versions.values()))
 
-    def _finish(self, step: Step) -> bool:
+    def _finish(self, step: Step, kept: Iterable[int]) -> bool:
         """Switches to the loaded versions. Returns False if a look has found newer ones meanwhile."""
         base, after = step.base, step.after
         name = base.listing.name
-        moved = self._catalog.take_over(base, after)
+        moved = self._catalog.take_over(base, after, kept)
         if moved:
             self._catalog.publish(name)
             if after is not base:
@@ -283,10 +282,3 @@ class Rollout:
             if version not in staying:
                 version.replace()
         return moved
-
-
-def _step(base: ListedModel, after: ListedModel, versions: list[ServedVersion]) -> Step:
-    canaries = tuple(version for version in after.canaries if version is not after.stable)
-    serving = tuple(version for version in base.versions.values() if version.loaded is not None)
-    ordered = dict.fromkeys([*(version for version in versions if version not in canaries), *canaries])
-    return Step(base, after, tuple(ordered), serving if after is not base else (), canaries)

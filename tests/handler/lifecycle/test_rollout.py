@@ -17,7 +17,20 @@ from handler.lifecycle.backoff import FIRST_PAUSE
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Pending, settled
 from handler.lifecycle.versions import REASONS, Status
-from tests.handler.lifecycle.samples import ONNX, PATIENT, POLL, Clock, M, add, get, registry, say, served, states
+from tests.handler.lifecycle.samples import (
+    EVERY,
+    ONNX,
+    PATIENT,
+    POLL,
+    Clock,
+    M,
+    add,
+    get,
+    registry,
+    say,
+    served,
+    states,
+)
 
 
 def test_a_request_after_the_poll_is_answered_by_the_version_that_has_come(root: Path, clock: Clock) -> None:
@@ -122,6 +135,46 @@ def test_what_fails_under_the_version_that_serves_is_told_beside_it(root: Path, 
     clock.now += POLL + 1
     assert get(models) is model
     assert states(models)["1"] == ("READY", "")
+
+
+def test_an_old_version_whose_new_files_do_not_load_holds_back_no_others(root: Path, clock: Clock) -> None:
+    """It goes on with its old files, the index says why, and the model moves without it: settings, too."""
+    add(root, "m", "2")
+    say(root, **EVERY)
+    models = registry(root)
+    assert served(models) == "2"
+    first = get(models, ModelRef("m", "1"))
+    add(root, "m", "1", b"junk")
+    add(root, "m", "3")
+    say(root, **EVERY, version_labels={"new": 3})
+    clock.now += POLL
+    assert served(models) == "3"
+    assert served(models, ModelRef("m", None, "new")) == "3"
+    assert served(models, ModelRef("m", "2")) == "2"
+    assert get(models, ModelRef("m", "1")) is first
+    state, reason = states(models)["1"]
+    assert (state, reason.startswith("model 'm' version 1 cannot be loaded")) == ("READY", True)
+    with pytest.raises(ModelNotLoadable, match="version 1"):
+        models.load("m", PATIENT)
+    add(root, "m", "1")
+    clock.now += POLL
+    assert served(models) == "3"
+    assert get(models, ModelRef("m", "1")) is not first
+    assert states(models) == dict.fromkeys("123", ("READY", ""))
+
+
+def test_a_new_version_is_answered_by_name_beside_an_old_one_that_does_not_load(root: Path) -> None:
+    """The request did not name the old one."""
+    add(root, "m", "2")
+    say(root, **EVERY)
+    models = registry(root)
+    assert served(models, ModelRef("m", "1")) == "1"
+    assert served(models) == "2"
+    add(root, "m", "1", b"junk")
+    add(root, "m", "3")
+    assert served(models, ModelRef("m", "3")) == "3"
+    assert served(models) == "3"
+    assert served(models, ModelRef("m", "1")) == "1"
 
 
 def test_a_store_that_does_not_answer_leaves_what_serves(root: Path, clock: Clock, caplog: Any) -> None:
