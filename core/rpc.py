@@ -133,6 +133,7 @@ class RpcMethod(NamedTuple):
         known = self.request.DESCRIPTOR.fields_by_name
         if json:
             texts: Any = [peek.member(body, (name, known[name].json_name)) for name in named.fields]
+            texts[0] = texts[0] or None  # without the model's name, the text may not be JSON
         else:
             texts = fields.texts(body, [known[name].number for name in named.fields])
         return None if texts is None or None in texts else named.ref(*texts)

@@ -66,6 +66,18 @@ def test_a_model_that_is_not_there_is_404_whatever_the_body(
     assert status == 404, text
 
 
+@pytest.mark.parametrize("body", [b'{"a":' * 14_000, b"[" * 70_000, b" " * 70_000, b'{"inputs": [' + b"1, " * 30_000])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [(f"/{OIP}/ModelInfer", 400), (f"/{GRPS}/Predict", 200), ("/grps/v1/infer/predict", 400)],  # GRPS fails in 200, too
+)
+def test_a_long_text_that_is_not_json_is_refused_as_such(app: App, path: str, expected: int, body: bytes) -> None:
+    """The mistake is where the text stops being JSON, although no model's name precedes that place."""
+    status, _, text = ask(app, "POST", path, body, headers=[JSON])
+    assert status == expected
+    assert b"JSON" in text, text
+
+
 @pytest.mark.parametrize("length", [0, 2 * QUICKLY_READ], ids=["short", "long"])
 @pytest.mark.parametrize(
     ("late", "expected", "told"),

@@ -69,8 +69,12 @@ def named(call: Call) -> ModelRef | None:
     kind = content_type(request)
     if not request.is_long:
         return None
-    found = "" if kind == OCTETS[1] else peek.member(request.content(), ("model",))
-    return None if found is None else ModelRef(found or wishes(request.query).model, dashed=True)
+    wished = wishes(request.query).model
+    if kind == OCTETS[1]:
+        return ModelRef(wished, dashed=True)
+    found = peek.member(request.content(), ("model",))
+    name = wished if found == "" else found
+    return ModelRef(name, dashed=True) if name else None
 
 
 def decode(call: Call) -> tuple[Deferred, AnyReply]:
