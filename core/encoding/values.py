@@ -21,6 +21,7 @@ FEW: Final = 128
 """Elements up to which Python's own comparisons are faster than numpy's calls."""
 LARGEST_HALF: Final = 65504.0
 EXACT_IN_DOUBLE: Final = 2**53
+ROUNDED: Final = ", which from 2**53 on are written without a point or an exponent: this number may be rounded"
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, None: math.nan}
 """The floats that JSON numbers cannot express, by their spellings (proto3's JSON mapping; MLServer writes null)."""
 
@@ -191,10 +192,16 @@ def _integral(value: float, datatype: DataType, name: str) -> int:
     """Returns the integer. Accepts a fraction of zero (1.0) as far as doubles are exact, else raises InvalidInput."""
     if type(value) is int:
         return value
-    kind = Inexact if abs(value) >= EXACT_IN_DOUBLE else InvalidInput
-    if not value.is_integer() or kind is Inexact:
-        raise kind(f"{named(name)} has {shown(value)} where {datatype.name} needs integers")
+    if not value.is_integer() or abs(value) >= EXACT_IN_DOUBLE:
+        raise _not_integral(value, datatype, name)
     return int(value)
+
+
+def _not_integral(value: float, datatype: DataType, name: str) -> InvalidInput:
+    text = f"{named(name)} has {shown(value)} where {datatype.name} needs integers"
+    if abs(value) < EXACT_IN_DOUBLE or math.isnan(value):
+        return InvalidInput(text)
+    return Inexact(text if math.isinf(value) else text + ROUNDED)
 
 
 def _mixed(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
@@ -281,10 +288,10 @@ def _cast_bf16(numbers: NDArray[Any], name: str) -> NDArray[Any]:
 def _integers(doubles: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
     beyond = doubles[np.abs(doubles) >= EXACT_IN_DOUBLE]
     if beyond.size:
-        raise Inexact(f"{named(name)} has {shown(beyond[0].item())} where {datatype.name} needs integers")
+        raise _not_integral(beyond[0].item(), datatype, name)
     with np.errstate(invalid="ignore"):  # for NaN, which is refused below, numpy would warn on stderr
         whole = doubles.astype(np.int64)
     odd = doubles[whole != doubles]
     if odd.size:
-        raise InvalidInput(f"{named(name)} has {shown(odd[0].item())} where {datatype.name} needs integers")
+        raise _not_integral(odd[0].item(), datatype, name)
     return whole

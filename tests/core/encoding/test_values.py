@@ -93,7 +93,13 @@ def test_a_fraction_of_zero_is_an_integer_as_far_as_doubles_are_exact() -> None:
     for data in ([1.0, 2], np.array([1.0, 2.0])):
         assert from_values("x", DATATYPES["INT8"], (2,), data).array.tolist() == [1, 2]
     for data in ([2.0**53], np.array([2.0**53])):
-        with pytest.raises(Inexact):
+        told = (
+            r"'x' has 9007199254740992.0 where INT64 needs integers, which from 2\*\*53 on are written without a point"
+        )
+        with pytest.raises(Inexact, match=told):
+            from_values("x", DATATYPES["INT64"], (1,), data)
+    for data in ([math.inf], np.array([math.inf])):
+        with pytest.raises(Inexact, match="'x' has Infinity where INT64 needs integers$"):
             from_values("x", DATATYPES["INT64"], (1,), data)
 
 
