@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from core import operations as ops
+from core.bounds import check_empty_together
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TensorSpec, from_raw
 
@@ -98,6 +99,9 @@ def _checked_inputs(
     given = {tensor.name: tensor for tensor in tensors}
     if len(given) != len(tensors):
         raise InvalidInput(f"input {shown(_twice([tensor.name for tensor in tensors]))} is given twice")
+    empty = [tensor.shape for tensor in tensors if not tensor[2].size]  # of `texts`, or `array`
+    if len(empty) > 1:
+        check_empty_together(empty)
     if spec.inputs is None:
         return given
     missing = [expected for expected in spec.inputs if expected.name not in given]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.dtype import DATATYPES
-from core.errors import InvalidInput
+from core.errors import InvalidInput, TooMany
 from core.operations import Infer, RequestedOutput
 from core.tensor import Tensor, TensorSpec
 from tests.support.engine_samples import BYTES, FP32, INT32, REF, Echo, run, spec, tensor
@@ -33,6 +33,34 @@ def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tens
     """The refusal names the input that is missing, unknown, given twice or of another datatype or shape."""
     with pytest.raises(InvalidInput, match=message):
         run(Infer(REF, inputs))
+
+
+ANY = [Echo((spec("a", None), spec("b", None)), (spec("y"),)), Echo(None, None)]
+
+
+@pytest.mark.parametrize("model", ANY)
+@pytest.mark.parametrize("shapes", [
+    ((60_000, 0), (0, 60_000)), ((60_000, 0), (60_000, 0)), ((128, 512, 0), (128, 0, 32_768)),
+    ((32_768, 2, 0), (32_768, 0, 128)),
+])  # fmt: skip
+def test_inputs_without_elements_whose_product_has_too_many_are_refused(
+    model: Echo, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """A hundred bytes would else be gigabytes of an answer."""
+    with pytest.raises(TooMany, match="the 2 inputs without elements could make a product of [0-9]+ elements; at most"):
+        run(Infer(REF, tuple(tensor(name, *shape) for name, shape in zip("ab", shapes, strict=True))), model)
+
+
+@pytest.mark.parametrize("model", ANY)
+@pytest.mark.parametrize("shapes", [
+    ((4096, 0), (0, 4096)), ((0,), (0, 4_194_304)), ((32, 32, 0, 128),) * 2, ((32, 0, 32, 128),) * 2,
+    ((60_000, 0), (1, 60_000)),
+])  # fmt: skip
+def test_inputs_without_elements_are_accepted_within_reason(
+    model: Echo, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """The first step of a language model has past keys and values of no token."""
+    run(Infer(REF, tuple(tensor(name, *shape) for name, shape in zip("ab", shapes, strict=True))), model)
 
 
 def test_an_input_of_fp64_takes_fp32() -> None:
