@@ -4,14 +4,14 @@ A value is exact, or rounded to the nearest float of its width, or refused: neve
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from core.dtype import BF16, BOOL, FP16, DataType, DTypeLike, NDArray
 from core.encoding.jsonio import Oversized
+from core.encoding.nesting import flatten
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TextTensor, check_count, named, objects, shaped
 
@@ -31,30 +31,6 @@ class Inexact(InvalidInput):
 
     After the exact parser, it is an ordinary refusal.
     """
-
-
-def flatten(data: Sequence[Any]) -> Sequence[Any]:
-    """Returns the elements of lists with any nesting, in row-major order, in time linear in their text."""
-    while True:
-        kinds = set(map(type, data))
-        if list not in kinds:
-            return data
-        if len(kinds) > 1:
-            return list(_walk(data))
-        data = list(chain.from_iterable(data))
-
-
-def _walk(data: Sequence[Any]) -> Iterator[Any]:
-    """Yields elements where lists and elements are mixed, one by one: a rebuild per level would be quadratic."""
-    stack = [iter(data)]
-    while stack:
-        for value in stack[-1]:
-            if type(value) is list:
-                stack.append(iter(value))
-                break
-            yield value
-        else:
-            stack.pop()
 
 
 def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Tensor:

@@ -6,7 +6,6 @@ Source: protobuf's ProtoJSON format.
 import math
 import re
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from core.dtype import FP32, DataType
 from core.encoding import proto_json
 from core.encoding.jsonio import CONSTANTS, Oversized
+from core.encoding.nesting import Ragged, regular
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.tensor import MAX_RANK, Tensor, named
@@ -68,17 +68,13 @@ def _nested(name: str, value: Any) -> Tensor:
 
 
 def _flattened(name: str, value: Any) -> tuple[list[Any], tuple[int, ...]]:
-    level: list[Any] = [value.tolist() if isinstance(value, np.ndarray) else value]
-    shape: list[int] = []
-    while list in (kinds := set(map(type, level))):
-        sizes = set(map(len, level)) if len(kinds) == 1 else set()
-        if len(sizes) != 1:
-            raise InvalidInput(f"'{name}' is ragged: at depth {len(shape)} not all members are arrays of one length")
-        shape += sizes
-        if len(shape) > MAX_RANK:
-            raise InvalidInput(f"'{name}' has more than {MAX_RANK} dimensions")
-        level = list(chain.from_iterable(level))
-    return level, tuple(shape)
+    try:
+        elements, shape = regular(value.tolist() if isinstance(value, np.ndarray) else value)
+    except Ragged as error:
+        raise InvalidInput(f"'{name}' {error}") from None
+    if len(shape) > MAX_RANK:
+        raise InvalidInput(f"'{name}' has more than {MAX_RANK} dimensions")
+    return elements, shape
 
 
 def _elements(name: str, datatype: DataType, data: list[Any]) -> Any:

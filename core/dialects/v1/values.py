@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BF16, BOOL, BYTES, DataType, NDArray
+from core.encoding.nesting import Ragged, regular
 from core.encoding.values import are_all_texts, array_of, few
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
@@ -76,17 +77,10 @@ def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
 
 def flattened(value: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
     """Returns the values of regularly nested lists, and their shape. Raises Irregular."""
-    flat: list[Any] = [value]
-    shape: list[int] = []
-    while True:
-        kinds = set(map(type, flat))
-        if list not in kinds:
-            return flat, tuple(shape)
-        sizes = set(map(len, flat)) if len(kinds) == 1 else ()
-        if len(sizes) != 1:
-            raise _irregular(value)
-        shape += sizes
-        flat = list(chain.from_iterable(flat))
+    try:
+        return regular(value)
+    except Ragged:
+        raise _irregular(value) from None
 
 
 def _irregular(value: Any) -> Irregular:

@@ -1,8 +1,8 @@
 """The Open Inference Protocol's generate extension: members of a flat JSON object are inputs, outputs are members.
 
-A member with the name of an input is its value: a string, a number, a boolean, or an array of these. "id" and
-"parameters" mean what they mean in /infer; further members are parameters. The answer of /generate_stream is
-server-sent events, each with the JSON of one answer.
+A member with the name of an input is its value: a string, a number, a boolean, or an array of these, flat or nested in
+the input's shape. "id" and "parameters" mean what they mean in /infer; further members are parameters. The answer of
+/generate_stream is server-sent events, each with the JSON of one answer.
 Sources: OIP generate_rest.yaml; Triton's extension_generate.md.
 """
 
@@ -14,15 +14,17 @@ from typing import Any, Final
 import numpy as np
 
 from core.bounds import check_parts
+from core.checks import is_of_shape
 from core.dialects.v2.infer import ref
 from core.dialects.v2.parameters import for_model
 from core.dtype import BF16, BOOL, BYTES, FP64, INT64, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
-from core.encoding.values import Inexact, flatten, from_values
+from core.encoding.nesting import Ragged, flatten, regular
+from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, ServingError, counted, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
-from core.tensor import Tensor, TensorSpec
+from core.tensor import Tensor, TensorSpec, check_rank
 from core.wire import ID_MEMBER, JSON, AnyReply, Call, Header, HttpResponse, HttpStream
 
 EVENTS: Final[tuple[Header, ...]] = (
@@ -109,8 +111,26 @@ def _guessed(name: str, value: Any) -> TensorSpec:
 
 
 def _tensor(spec: TensorSpec, value: Any) -> Tensor:
-    elements = flatten(value) if isinstance(value, list) else [value]
-    return from_values(spec.name, spec.datatype, _shape(spec, len(elements)), elements)
+    elements = value if isinstance(value, list) else [value]
+    if list in set(map(type, elements)):
+        elements, shape = _nested(spec, elements)
+    else:
+        shape = _shape(spec, len(elements))
+    return from_values(spec.name, spec.datatype, shape, elements)
+
+
+def _nested(spec: TensorSpec, value: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """Returns the elements of nested lists, and their shape, with axes of 1 before it where that is the model's shape.
+
+    Raises InvalidInput for lists of unequal lengths. The engine refuses a shape that is not the model's.
+    """
+    try:
+        elements, shape = regular(value)
+    except Ragged as error:
+        raise InvalidInput(f"input {shown(spec.name)} {error}") from None
+    check_rank(len(shape), spec.name)
+    padded = (1,) * (len(spec.shape or ()) - len(shape)) + shape
+    return elements, padded if is_of_shape(padded, spec.shape) else shape
 
 
 def _shape(spec: TensorSpec, count: int) -> tuple[int, ...]:

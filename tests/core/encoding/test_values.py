@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.dialects.v1.values import elements
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding.jsonio import loads_exact
-from core.encoding.values import FEW, SLICE, Inexact, flatten, from_values
+from core.encoding.values import FEW, SLICE, Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
 from core.tensor import from_raw
@@ -276,25 +276,3 @@ def test_an_empty_tensor_must_still_be_addressable() -> None:
     """Numpy refuses what would overflow its strides."""
     with pytest.raises(InvalidInput, match="too large to address"):
         from_values("x", DATATYPES["FP32"], (0, 2**62), [])
-
-
-@given(
-    st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=4), max_leaves=20).filter(
-        lambda x: isinstance(x, list)
-    )
-)
-def test_flattening_keeps_the_order_of_any_nesting(data: list[Any]) -> None:
-    """The oracle is the recursion that a deep body would break."""
-
-    def leaves(value: Any) -> list[Any]:
-        return [x for member in value for x in leaves(member)] if isinstance(value, list) else [value]
-
-    assert list(flatten(data)) == leaves(data)
-
-
-def test_flattening_is_linear_in_the_text() -> None:
-    """A list both wide and deep was quadratic when each level was rebuilt."""
-    deep: Any = [0]
-    for _ in range(900):
-        deep = [deep]
-    assert len(flatten([deep] + [1] * 100_000)) == 100_001

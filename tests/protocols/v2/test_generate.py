@@ -52,4 +52,5 @@ def test_a_refusal_is_that_of_the_protocol(wire: Wire, route: str) -> None:
     assert "nobody" in refusal(wire.post(f"/v2/models/nobody/{route}", {}), 404)
     assert "'x'" in refusal(wire.post(f"/v2/models/py_echo_parameters/{route}", {"x": "a"}), 400)
     assert "the body is 1" in refusal(wire.post(f"/v2/models/py_echo_parameters/{route}", 1), 400)
+    assert "'x' is ragged" in refusal(wire.post(f"/v2/models/py_echo_parameters/{route}", {"x": [[1], [2, 3]]}), 400)
     assert "missing" in refusal(wire.post(f"/v2/models/py_echo_parameters/{route}", {}), 400)

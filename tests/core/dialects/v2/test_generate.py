@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from core.checks import checked
 from core.dialects.v2.generate import EVENTS, decode
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Infer, ModelRef, Stream
@@ -84,13 +86,17 @@ def test_members_with_the_names_of_inputs_are_their_values() -> None:
         ((-1, 1), [1, 2], (2, 1)),
         ((-1, -1), [1, 2], (1, 2)),
         ((-1, 2), [[1, 2], [3, 4]], (2, 2)),
+        ((-1, -1), [[1, 2, 3], [4, 5, 6]], (2, 3)),
+        ((-1, -1, 2), [[1, 2], [3, 4]], (1, 2, 2)),
+        ((-1, -1), [[], []], (2, 0)),
+        (None, [[1, 2], [3, 4]], (2, 2)),
         ((2, -1, 3), [1] * 12, (2, 2, 3)),
         ((-1, 0), [], (1, 0)),
         (None, [1, 2], (2,)),
     ],
 )
 def test_values_take_the_shape_that_the_model_expects(shape: Any, value: Any, expected: tuple[int, ...]) -> None:
-    """The last variable axis takes the elements, and every other one is 1."""
+    """The last variable axis takes the elements, and every other one is 1. Nested arrays have their own shape."""
     known = model(spec("x", "FP32", *(shape or ())))
     if shape is None:
         known = known._replace(inputs=(known.inputs[0]._replace(shape=None),))
@@ -159,6 +165,25 @@ def test_what_is_wrong_is_named(body: Any, known: Any, told: str) -> None:
     with pytest.raises(InvalidInput) as error:
         asked(body, known)
     assert error.value.message.startswith(told) or told in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "told"),
+    [
+        ((-1, -1), [[1], [2, 3]], "is ragged: at depth 1 not all members are arrays of one length"),
+        ((-1,), [1, [2]], "is ragged: at depth 1 not all members are arrays of one length"),
+        ((-1, 4), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [-1, 4]"),
+        ((4,), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [4]"),
+        ((-1, 1, -1), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [-1, 1, -1]"),
+        ((-1,), [[[[1]]]] * 2, "has shape [2, 1, 1, 1]; the model expects [-1]"),
+        ((-1,), json.loads("[" * 33 + "]" * 33), "has 33 dimensions; at most 32 are possible"),
+    ],
+)
+def test_nested_arrays_that_contradict_the_shape_are_refused(shape: Any, value: Any, told: str) -> None:
+    """The model would else get the numbers in another order than the client has written."""
+    known = model(spec("x", "FP32", *shape))
+    with pytest.raises(InvalidInput, match=re.escape(f"input 'x' {told}")):
+        checked(inferred({"x": value}, known), known)
 
 
 def test_outputs_are_members_of_the_answer() -> None:
