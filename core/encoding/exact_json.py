@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from core.encoding.keys import NESTED
+from core.encoding.long_json import LONGEST, json_of
 from core.errors import InvalidInput, shown
 
 TOGETHER: Final = 65_536
@@ -36,7 +37,7 @@ def _write(value: Any, text: bytearray) -> None:
             _write(member, text)
             mark = b","
         text += b"}"
-    elif kind is list and not NESTED.isdisjoint(map(type, value)):
+    elif kind is list and (not NESTED.isdisjoint(map(type, value)) or _has_long_text(value)):
         mark = b"["
         for element in value:
             text += mark
@@ -52,8 +53,14 @@ def _write(value: Any, text: bytearray) -> None:
         text += _text(value)
 
 
+def _has_long_text(values: list[Any]) -> bool:
+    return str in set(map(type, values)) and any(type(each) is str and len(each) > LONGEST for each in values)
+
+
 def _text(value: Any) -> bytes:
     """Returns a short value's text. orjson is ten times as fast, but it writes null for NaN, and not all integers."""
+    if type(value) is str and len(value) > LONGEST:
+        return json_of(value)
     try:
         text = orjson.dumps(value)
     except orjson.JSONEncodeError:

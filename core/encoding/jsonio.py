@@ -16,8 +16,9 @@ import numpy as np
 import orjson
 
 from core.dtype import BF16, FP16, NDArray
-from core.encoding import simd, spellings
+from core.encoding import long_json, simd, spellings
 from core.encoding.keys import has_all_members
+from core.encoding.long_json import LONGEST, LongJson
 from core.encoding.simd import WORTH_SIMD
 from core.encoding.structure import MOST_ARRAYS, check_structure
 from core.errors import InvalidInput, shown
@@ -31,6 +32,7 @@ LONGEST_INTEGER: Final = 400
 """The most digits; more are beyond any double, and take time that grows with their square."""
 LONG: Final = 256 * 1024
 """Bytes of text from which the standard library alone would keep the interpreter for ten milliseconds."""
+OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 TRAILING_COMMA: Final = re.compile(r",[ \t\r\n]*(?=[\]}])")
 """Matches what Python 3.13 takes for the place of an error that other readers see at the bracket."""
 KINDS: Final = bytes(ord("0") if 48 <= each < 58 else ord("e") if each in b"eE" else 32 for each in range(256))  # noqa: PLR2004
@@ -197,13 +199,19 @@ def _too_big(text: str, number: str) -> NotJson:
 
 
 def dumps(value: Any) -> bytes:
-    """Returns strict, compact JSON; values may be numpy arrays and results of `numbers`. Integers are exact."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    """Returns strict, compact JSON; values may be numpy arrays and results of `numbers`. Integers are exact.
+
+    A long text must be a result of `long_json.text`: orjson ends the process if it does not get the memory for it.
+    """
+    try:
+        return orjson.dumps(value, option=OPTIONS)
+    except orjson.JSONEncodeError:
+        return long_json.dumps(value, OPTIONS)
 
 
 def verbatim(text: bytes) -> Any:
     """Returns JSON text as a value for `dumps`."""
-    return orjson.Fragment(text)
+    return orjson.Fragment(text) if len(text) <= LONGEST else LongJson(text)
 
 
 class NonFinite(Enum):
@@ -231,11 +239,11 @@ def numbers(array: NDArray[Any], non_finite: NonFinite = NonFinite.QUOTED) -> An
     # orjson writes null exactly where an element is not finite.
     text = _text(ready)
     if is_plain or b"null" not in text:
-        return orjson.Fragment(text)
+        return verbatim(text)
     tokens = [_token(x, non_finite) for x in array[~np.isfinite(array)].tolist()]
     pieces = text.split(b"null")
     woven = b"".join(piece + token for piece, token in zip(pieces, [*tokens, b""], strict=True))
-    return orjson.Fragment(woven)
+    return verbatim(woven)
 
 
 def _text(array: Any) -> bytes:

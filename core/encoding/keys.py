@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import orjson
 
+LONG: Final = 2**18
+"""Bytes of a text that is not written again: orjson ends the process if it does not get the memory for a long text."""
 SHORT: Final = 1024
 """Bytes of a text up to which writing it again takes less time than a walk."""
 NESTED: Final = frozenset({dict, list})
@@ -28,6 +30,8 @@ def has_all_members(body: bytes | memoryview, value: Any) -> bool:
         return True
     if b"\\u003a" in content or b"\\u003A" in content:  # it would stand for the colon of a member that was dropped
         return False
+    if len(content) > LONG:
+        return _colons(value) == colons
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).count(b":") == colons
     except orjson.JSONEncodeError:  # it writes 254 levels, and reads 1024
@@ -46,5 +50,17 @@ def _members(value: Any, most: int) -> int:
         if count >= most:
             break
         lists = (each for each in level if type(each) is list and each and type(each[0]) in NESTED)
+        level = [*chain.from_iterable(lists), *chain.from_iterable(each.values() for each in objects)]
+    return count
+
+
+def _colons(value: Any) -> int:
+    """Counts the members of objects, and the colons in keys and texts, level by level."""
+    count, level = 0, [value]
+    while level:
+        objects = [each for each in level if type(each) is dict]
+        lists = [each for each in level if type(each) is list]
+        texts = [each for each in chain(level, *objects) if type(each) is str]
+        count += sum(map(len, objects)) + sum(text.count(":") for text in texts)
         level = [*chain.from_iterable(lists), *chain.from_iterable(each.values() for each in objects)]
     return count

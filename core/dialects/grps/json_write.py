@@ -11,7 +11,7 @@ import numpy as np
 from core.dialects.grps.content import Binary, Content, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.status import SUCCESS
 from core.dtype import BYTES, FP16, FP32, INT64
-from core.encoding import jsonio
+from core.encoding import jsonio, long_json
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.proto_json import floats, from_bytes, integers
 from core.tensor import Tensor
@@ -39,7 +39,7 @@ def write(content: Content | None, spell: Spell, non_finite: NonFinite | None) -
 def _member(content: Content, spell: Spell, non_finite: NonFinite | None) -> tuple[str, Any]:
     match content:
         case Text(text):
-            return "str_data", text
+            return "str_data", long_json.text(text)
         case Binary(data):
             return "bin_data", from_bytes(data)
         case Numbers(array):
@@ -66,7 +66,7 @@ def _tensor(tensor: Tensor, spell: Spell, non_finite: NonFinite | None) -> dict[
 
 def _elements(flat: Tensor, non_finite: NonFinite | None) -> Any:
     if flat.datatype is BYTES:
-        return [string.decode() for string in flat.array]
+        return long_json.texts([string.decode() for string in flat.array])
     if flat.datatype is INT64:
         return integers(flat.array)
     if flat.datatype is FP16:
@@ -83,7 +83,7 @@ def _map(entries: tuple[MapEntry, ...], spell: Spell, non_finite: NonFinite | No
 
 def _value(field: str, tensor: Tensor, non_finite: NonFinite | None) -> Any:
     if field == "s_s":
-        return tensor.array.item().decode()
+        return long_json.text(tensor.array.item().decode())
     if field == "s_b":
         return from_bytes(tensor.array.item())
     if field == "s_i64":

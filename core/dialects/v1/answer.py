@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BYTES
-from core.encoding import jsonio
+from core.encoding import jsonio, long_json
 from core.encoding.jsonio import TOGETHER, NonFinite
 from core.errors import InvalidInput
 from core.records import NamedTuple
 from core.signature import Signature
-from core.tensor import Tensor
+from core.tensor import Tensor, objects
 
 BINARY_SUFFIX: Final = "_bytes"
 
@@ -128,18 +128,19 @@ def _encoded(tensor: Tensor) -> Tensor:
 
 
 def _strings(tensor: Tensor, *, binary: bool) -> Any:
-    if tensor.texts is not None and not binary:
-        return tensor.texts.tolist()
-    texts = np.empty(tensor.shape, object)
-    texts.reshape(-1)[:] = [text(element, binary=binary) for element in tensor.array.flat]
-    return texts.tolist()
+    texts = None if binary else tensor.texts
+    if texts is None:
+        elements = [text(element, binary=binary) for element in tensor.array.flat]
+    else:
+        elements = long_json.texts((texts if texts.ndim == 1 else texts.reshape(-1)).tolist())
+    return elements if len(tensor.shape) == 1 else objects(elements).reshape(tensor.shape).tolist()
 
 
 def text(element: bytes, *, binary: bool = False) -> Any:
     """Returns the element as a string, or as {"b64": text} if it is binary or not UTF-8."""
     if not binary:
         try:
-            return element.decode()
+            return long_json.text(element.decode())
         except UnicodeDecodeError:
             pass
-    return {"b64": base64.b64encode(element).decode()}
+    return {"b64": long_json.text(base64.b64encode(element).decode())}

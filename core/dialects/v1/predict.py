@@ -16,7 +16,7 @@ import numpy as np
 from core.dialects.v1.answer import Output, columns, named, rows
 from core.dialects.v1.inputs import check_renamed, from_columns, from_rows, is_named
 from core.dialects.v1.request import V1Question, find_signature
-from core.encoding import jsonio
+from core.encoding import jsonio, long_json
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, ExplainResult, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
@@ -83,7 +83,7 @@ def _written(value: Any, non_finite: NonFinite) -> Any:
         return jsonio.numbers(np.array(value, np.float64), non_finite)
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return jsonio.numbers(value, non_finite)
-    return value
+    return long_json.text(value) if isinstance(value, str) else value
 
 
 def infer_of(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:

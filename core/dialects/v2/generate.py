@@ -18,7 +18,7 @@ from core.checks import is_of_shape
 from core.dialects.v2.infer import ref
 from core.dialects.v2.parameters import for_model
 from core.dtype import BF16, BOOL, BYTES, FP64, INT64, DataType
-from core.encoding import jsonio
+from core.encoding import jsonio, long_json
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.nesting import Ragged, flatten, regular
 from core.encoding.values import Inexact, from_values
@@ -186,7 +186,7 @@ class _Phrasing:
         return b"data: %b\n\n" % self._text(result)
 
     def _text(self, result: InferResult) -> bytes:
-        told: dict[str, Any] = {} if self._request_id is None else {"id": self._request_id}
+        told: dict[str, Any] = {} if self._request_id is None else {"id": long_json.text(self._request_id)}
         told |= {"model_name": result.model_name, "model_version": result.model_version}
         return jsonio.dumps(told | {tensor.name: self._value(tensor) for tensor in result.outputs})
 
@@ -199,7 +199,7 @@ class _Phrasing:
         if datatype is not BYTES:
             return numeric(Tensor(tensor.name, datatype, flat), self._non_finite)
         try:
-            texts = [element.decode() for element in array.flat]
+            texts = long_json.texts([element.decode() for element in array.flat])
         except UnicodeDecodeError:
             told = f"output {shown(tensor.name)} has bytes that are not UTF-8, as JSON needs: use /infer"
             raise InvalidInput(told) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2.parameters import ALL_BINARY, REQUEST, What, classes_of, flag_of, for_model, of_member
 from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, DataType
-from core.encoding import jsonio
+from core.encoding import jsonio, long_json
 from core.encoding.jsonio import FEW_ELEMENTS, NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, given, shown
@@ -211,7 +211,7 @@ class _Phrasing:
         outputs = [self._output(tensor, parts) for tensor in result.outputs]
         answer: dict[str, Any] = {"model_name": result.model_name, "model_version": result.model_version}
         if self.request_id is not None:
-            answer["id"] = self.request_id
+            answer["id"] = long_json.text(self.request_id)
         answer["outputs"] = outputs
         head = jsonio.dumps(answer)
         if not parts:
@@ -247,7 +247,7 @@ class _Phrasing:
         if datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
-            return flat_texts(tensor)
+            return long_json.texts(flat_texts(tensor))
         except UnicodeDecodeError:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from core.dialects.v2.content_types import NAME as CONTENT_TYPE
 from core.dialects.v2.content_types import ContentTypes
 from core.encoding.jsonio import numbers
+from core.encoding.long_json import text
 from core.encoding.proto_json import floats, from_bytes, integers
 from core.operations import InferResult
 from core.schema.open_inference import InferTensorContents
@@ -30,7 +31,7 @@ def answer(
     """Returns a ModelInferResponse as json_format writes it: without empty fields. `told`: its parameters."""
     message: dict[str, Any] = {"modelName": result.model_name, "modelVersion": result.model_version}
     if request_id:
-        message["id"] = request_id
+        message["id"] = text(request_id)
     if told:
         message["parameters"] = told
     phrased = [(tensor, "") if types is None else types.answered(tensor) for tensor in result.outputs]

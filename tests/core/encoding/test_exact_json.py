@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.encoding import exact_json, jsonio
 from core.encoding.exact_json import dumps_exact
+from core.encoding.long_json import LONGEST
 from core.errors import InvalidInput
 
 READ = st.recursive(
@@ -25,6 +26,13 @@ def test_any_value_reads_back_the_same(value: Any) -> None:
     """The standard library reads the same."""
     text = dumps_exact(value)
     assert json.loads(text) == jsonio.loads_exact(text) == value
+
+
+def test_a_long_text_reads_back_the_same() -> None:
+    """It may be a key, a value, or an element of a list."""
+    text = '"\u00e9' * LONGEST
+    value = {text: text, "a": [1, text, "b"]}
+    assert json.loads(dumps_exact(value)) == value
 
 
 def test_text_of_more_levels_than_python_writes_is_refused() -> None:

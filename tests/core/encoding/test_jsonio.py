@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.encoding import jsonio, simd
+from core.encoding import jsonio, keys, simd
 from core.encoding.jsonio import TOGETHER
 from core.errors import InvalidInput
 from tests.support import needs
@@ -24,6 +24,7 @@ from tests.support.steps import steps_of
 
 ROOT = Path(__file__).parents[3]
 PAD = " " * simd.WORTH_SIMD
+PADS = [b"", b" " * 2000, PAD.encode(), b" " * keys.LONG]
 DATA = frozenset({"data"})
 
 
@@ -366,7 +367,7 @@ TWICE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pad", [b"", b" " * 2000, PAD.encode()], ids=["short", "medium", "long"])
+@pytest.mark.parametrize("pad", PADS, ids=["short", "medium", "long", "very long"])
 @pytest.mark.parametrize("text", TWICE, ids=range(len(TWICE)))
 def test_a_key_twice_in_one_object_is_refused_by_every_reader(text: bytes, pad: bytes) -> None:
     """Whatever the parser makes of it, and wherever it stands."""
@@ -376,7 +377,7 @@ def test_a_key_twice_in_one_object_is_refused_by_every_reader(text: bytes, pad: 
             read(pad + text)
 
 
-@pytest.mark.parametrize("pad", [b"", b" " * 2000, PAD.encode()], ids=["short", "medium", "long"])
+@pytest.mark.parametrize("pad", PADS, ids=["short", "medium", "long", "very long"])
 @pytest.mark.parametrize("value", [
     {"a": "b:c", "d": [":", {"e": "::"}]}, [1, {"a": 1}, [2, {"a": 1}]], {"a": {"a": {"a": [{"a": 1}, {"a": 2}]}}},
     {"data": [1, {"a": ":"}], "b:": {}}, ":::", [], json.loads("[" * 300 + '{"a": ":"}' + "]" * 300),
