@@ -25,6 +25,7 @@ from core.wire import JSON, OCTETS, AnyReply, Call, Header, HttpRequest, HttpRes
 NO_TYPE: Final = "No content type in headers."
 WRONG_TYPE: Final = "Unsupported content type."
 EMPTY: Final = "The http body is empty."
+OPTIONS: Final = ("model", "streaming", "return-ndarray")
 STREAM_OF_NDARRAYS: Final = "Bad Request, err: Streaming and ret ndarray are not supported at the same time."
 
 
@@ -50,7 +51,7 @@ def wishes(query: bytes) -> Wishes:
     """Reads the options of a query. Raises InvalidInput if one is there twice."""
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     said = dict(pairs)
-    for name in ("model", "streaming", "return-ndarray"):
+    for name in OPTIONS:
         if sum(name == key for key, _ in pairs) > 1:
             raise InvalidInput(f"the query has '{name}' twice")
     return Wishes(

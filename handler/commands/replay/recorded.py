@@ -29,11 +29,16 @@ CALLS: Final = frozenset(("grpc", WEB, "connect"))
 
 
 class Payload(NamedTuple):
-    """What was sent, inflated. `kind`: its media type. `length`: of a V2 body's JSON, which tensors follow, or ""."""
+    """What was sent, inflated. `kind`: its media type. `length`: of a V2 body's JSON, which tensors follow, or "".
+
+    `accept`, `query`: of a request; what the log has of them.
+    """
 
     content: bytes
     kind: str = JSON
     length: str = ""
+    accept: str = ""
+    query: str = ""
 
 
 class Reached(NamedTuple):
@@ -152,7 +157,8 @@ def _body(event: Mapping[str, Any]) -> Payload:
     for coding in reversed(str(event.get("contentencoding", "")).replace(" ", "").lower().split(",")):
         if coding not in ("", "identity"):
             content = inflate(content, coding.encode(), MOST_BYTES)
-    return Payload(content, str(event.get("datacontenttype", JSON)), str(event.get("headerlength", "")))
+    length, accept, query = (str(event.get(name, "")) for name in ("headerlength", "accept", "query"))
+    return Payload(content, str(event.get("datacontenttype", JSON)), length, accept, query)
 
 
 def _guessed(body: Payload, model: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from handler.commands import channels
 from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
+from handler.edge.observe.observer import GONE
 
 HEADER_LENGTH: Final = infer.HEADER_LENGTH.decode()
 KINDS: Final = {"connect": "application/proto", WEB: "application/grpc-web+proto"}
@@ -55,7 +56,9 @@ class OverHttp:
             headers["connect-protocol-version"] = "1"
         if body.length:
             headers[HEADER_LENGTH] = body.length
-        status, found, answer = self._asked("POST", path, content, headers)
+        if body.accept:
+            headers["accept"] = body.accept
+        status, found, answer = self._asked("POST", path, content, headers, body.query)
         kind = found.get("content-type") or ""
         return reached_by(protocol, str(status), Payload(answer, kind, found.get(HEADER_LENGTH) or ""))
 
@@ -68,11 +71,13 @@ class OverHttp:
         status, _, answer = self._asked("GET", f"{path.replace('/v2/', '/v1/', 1)}/metadata", None, self._headers)
         return found | {"signatures": json.loads(answer) if status == http.client.OK else "none"}
 
-    def _asked(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any, bytes]:
+    def _asked(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], query: str = ""
+    ) -> tuple[int, Any, bytes]:
         """Asks for a path that is not percent-encoded. Raises OSError."""
-        connection = self._connection
+        connection, target = self._connection, self._prefix + quote(path, safe="/:~")
         try:
-            connection.request(method, self._prefix + quote(path, safe="/:~"), body, dict(headers))
+            connection.request(method, f"{target}?{query}" if query else target, body, dict(headers))
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
         except http.client.HTTPException as error:
@@ -138,6 +143,8 @@ class Replayer:
 
         Raises Untranslatable, OSError, and ServingError or ValueError for what cannot be read.
         """
+        if exchange.answer.status in map(str, GONE):
+            raise translate.Untranslatable("its client left before the answer")
         if self._protocol in ("same", exchange.protocol):
             if (exchange.protocol == "grpc") is not isinstance(self._line, OverGrpc):
                 raise translate.Untranslatable(f"{exchange.protocol} cannot be sent to this URL: choose a --protocol")

@@ -80,7 +80,8 @@ def _of_route(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Payload]]:
     headers = {b"content-type": body.kind.encode()}
     if body.length:
         headers[dialect.json_length] = body.length.encode()
-    operation, reply = route.decode(Call(HttpRequest("POST", exchange.path, headers, body.content), values))
+    request = HttpRequest("POST", exchange.path, headers, body.content, query=body.query.encode())
+    operation, reply = route.decode(Call(request, values))
 
     def written(response: Any) -> Payload:
         found = dict(response.headers)

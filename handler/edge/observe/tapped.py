@@ -24,15 +24,16 @@ CALLS: Final = frozenset(("grpc", "grpc-web", "connect"))
 class Notes:
     """What is kept of a request until it ends. `headers`: ASGI's, or gRPC's metadata. `copy`: of its answer.
 
-    `scheme`: of its URL, "" over gRPC.
+    `scheme`, `query`: of its URL, empty over gRPC.
     """
 
-    __slots__ = ("copy", "headers", "scheme")
+    __slots__ = ("copy", "headers", "query", "scheme")
 
     def __init__(self, headers: Any = (), copy: "Copy | None" = None) -> None:
         self.headers = headers
         self.copy = copy
         self.scheme = ""
+        self.query = b""
 
 
 NOTHING: Final = Notes()
@@ -54,6 +55,7 @@ class TappedObserver(Observer):
     def begin(self, scope: Scope, send: Send) -> Record:
         notes = self.noted(scope["headers"])
         notes.scheme = scope.get("scheme", "http")
+        notes.query = scope.get("query_string", b"")
         record = super().begin(scope, send if notes.copy is None else notes.copy.through(send))
         record.notes = notes
         return record
@@ -74,7 +76,7 @@ class TappedObserver(Observer):
             if self._flushes:
                 self._spans.flush(record.until)
         if notes.copy is not None and self._payloads is not None:
-            self._payloads.take(record, notes.copy, (headers, body), model)
+            self._payloads.take(record, notes.copy, (headers, notes.query, body), model)
         record.notes = None
 
     def _asked_for(self, record: Record) -> tuple[str, str]:

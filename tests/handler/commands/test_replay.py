@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -46,7 +47,14 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
     "v1": ("/v1/models/half_plus_three:predict", {}, b'{"instances": [1, 2.5]}'),
     "v1 of columns": ("/v1/models/iris:predict", {}, json.dumps({"inputs": X.tolist()}).encode()),
     "grps": ("/grps/v1/infer/predict", {}, b'{"model": "half_plus_three", "ndarray": [1, 2.5]}'),
+    "grps of a query": (
+        "/grps/v1/infer/predict?return-ndarray=true&model=half_plus_three-123", {},
+        b'{"gtensors": {"tensors": [{"name": "x", "dtype": "DT_FLOAT32", "shape": [2], "flat_float32": [1, 2.5]}]}}',
+    ),
     "connect": (CALL, {"content-type": "application/proto"}, b""),
+    "connect by GET": (CALL + "?connect=v1&encoding=json&message=" + quote(json_format.MessageToJson(
+        question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32)))
+    )), {}, b""),
     "connect in json": (CALL, {"content-type": "application/json"}, json_format.MessageToJson(
         question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32)))
     ).encode()),
@@ -68,6 +76,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
     with serve_rpc(folder / "log", REPOSITORY=str(ROOT / "models"), PAYLOAD_LOG=str(folder / "events")) as running:
         caller, remote = Caller(running.netloc), Remote(running.rpc_netloc)
         for path, headers, body in REQUESTS.values():
+            if "?connect" in path:
+                caller.client.get(path)
+                continue
             caller.client.post(path, content=body or MESSAGE, headers={"content-type": "application/json"} | headers)
         remote.call("ModelInfer")(MESSAGE)
         until(lambda: count(folder / "events") == 2 * (len(REQUESTS) + 1))
@@ -109,6 +120,23 @@ def test_a_log_is_replayed_over_any_protocol(
         )}  # fmt: skip
     else:
         assert not skipped
+
+
+def test_an_answer_is_compared_in_the_form_that_its_client_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A platform's client chooses it by Accept: CSV or numpy's became JSON, and a refused form was accepted."""
+    log, forms = tmp_path / "events", ("text/csv;q=0.5", "application/x-npy", "text/odd", "*/*")
+    settings = {"PLATFORM": "mlflow", "DEFAULT_MODEL": "half_plus_three", "PAYLOAD_LOG": str(log)}
+    with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), **settings) as running:
+        caller = Caller(running.netloc)
+        for form in forms:
+            caller.client.post("/invocations", content=b'{"instances": [1, 2.5]}', headers={"accept": form})
+        caller.close()
+        until(lambda: count(log) == 2 * len(forms))
+        code, found, _ = replayed(capsys, log, "--url", running.netloc)
+    assert {each["status"] for each in events(log) if "status" in each} == {"200", "406"}
+    assert (code, found["same"]) == (0, len(forms)), found["exceptions"]
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -277,6 +305,18 @@ def test_a_refused_call_that_reaches_no_server_is_not_the_same(
     for url in ("no-such-host.invalid:9", f"127.0.0.1:{free_port()}"):
         code, found, _ = replayed(capsys, file, "--url", url, "--protocol", "grpc")
         assert (code, found["same"], found["unreached"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("status", ["499", "CANCELLED"])
+@pytest.mark.parametrize("protocol", ["same", "v2", "grpc-web"])
+def test_a_request_whose_client_left_has_no_answer_to_compare(
+    status: str, protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = of_call(tmp_path / "file", MESSAGE, status)
+    _, found, err = replayed(capsys, file, "--protocol", protocol, "--url", f"127.0.0.1:{free_port()}")
+    (row,) = found["exceptions"]
+    assert (row["outcome"], row["reason"]) == ("skipped", "its client left before the answer")
+    assert err == "dragoman: no request was sent\n"
 
 
 def test_a_tensor_that_json_does_not_carry_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Awaitable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from core.dialects.v2.infer import HEADER_LENGTH
 from core.errors import escaped
@@ -20,6 +20,8 @@ from handler.settings import Settings
 TOO_LARGE: Final = "size"
 MOST_DIGITS: Final = 18
 PROTOBUF: Final = "application/protobuf"
+OF_QUERIES: Final = ("grps", "custom")
+"""The protocols whose query can name a model."""
 
 
 class Copy:
@@ -76,12 +78,14 @@ class PayloadLog:
         """Draws whether a request that has come is to be logged. Returns where its answer is kept, or None."""
         return Copy(self._most) if random.random() < self._share else None  # noqa: S311 - no secret hangs on it
 
-    def take(self, record: Record, copy: Copy, asked: tuple[Mapping[str, str], Part], model: tuple[str, str]) -> None:
-        """Takes an inference that has ended. `asked`: the request's headers, and its body. `model`: its name, version.
+    def take(
+        self, record: Record, copy: Copy, asked: tuple[Mapping[str, str], bytes, Part], model: tuple[str, str]
+    ) -> None:
+        """Takes an inference that has ended. `asked`: its headers, query and body. `model`: its name and version.
 
         Other requests are passed over, and so are those of streams, whose body is empty here.
         """
-        headers, body = asked
+        headers, query, body = asked
         if record.right is not Right.INFER or not body:
             return
         if len(body) > self._most or not copy.is_whole:
@@ -89,10 +93,12 @@ class PayloadLog:
             return
         about = dict(self._about(record, model))
         is_rpc = record.protocol in ("grpc", "grpc-web", "connect")
-        kind = headers.get("content-type", "")[:SEEN]
+        kind = _encoding(query) if record.method == "GET" and is_rpc else headers.get("content-type", "")[:SEEN]
         kinds = (_message_kind(kind), copy.kind or PROTOBUF) if is_rpc else (kind or JSON, copy.kind)
         came = time.time_ns() - (time.perf_counter_ns() - record.came)
         request = about | {"type": REQUEST, "time": stamp(came)} | _length(headers.get(HEADER_LENGTH.decode(), ""))
+        if not is_rpc:
+            request |= _wishes(record.protocol, query, headers.get("accept", ""))
         status = {"status": str(record.status)}
         response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
         encoding = "" if is_rpc else headers.get("content-encoding", "")[:SEEN]
@@ -117,6 +123,25 @@ class PayloadLog:
 
     def close(self) -> None:
         self._outbox.close()
+
+
+def _wishes(protocol: str, query: bytes, accept: str) -> dict[str, str]:
+    """Returns the form of the answer that a client accepts, and the members of its query that are not a credential."""
+    found = {} if accept in ("", "*/*") else {"accept": accept[:SEEN]}
+    if query and protocol in OF_QUERIES:
+        from core.dialects.grps.predict import OPTIONS  # noqa: PLC0415 - known by now, if its clients are served
+
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        text = urlencode([(name, value) for name, value in pairs if name in OPTIONS])
+        found |= {"query": text[: 4 * SEEN]} if text else {}
+    return found
+
+
+def _encoding(query: bytes) -> str:
+    """Returns the form of the message of a Connect GET, which does not have a content type."""
+    from core.dialects.connect.requests import Query  # noqa: PLC0415 - known by now: it has read the message
+
+    return Query(query)[b"encoding"].decode("latin-1")
 
 
 def _message_kind(kind: str) -> str:

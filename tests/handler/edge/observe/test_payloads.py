@@ -6,17 +6,18 @@ import gzip
 import json
 import re
 import threading
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
 from cloudevents.http import from_http, from_json
+from google.protobuf.json_format import MessageToJson
 
 from core.schema import open_inference as oip
 from handler.edge.observe.observer import Observer
@@ -97,6 +98,33 @@ def test_an_answer_of_grpc_over_http_is_its_message(coding: str, tmp_path: Path)
     assert set(tensors(answer)["y"].tolist()) == {3.0}
 
 
+def test_a_request_has_the_members_of_its_query_and_the_form_that_change_its_answer(tmp_path: Path) -> None:
+    """A replay repeats them. Other members can be credentials; V2 does not have a query."""
+    query = b"model=half_plus_three&api_key=secret&return-ndarray=true&streaming="
+    more: Any = {"query_string": query, "headers": [(b"content-type", b"application/json"), (b"accept", b"text/csv")]}
+    with closing(make(PAYLOAD_LOG=str(tmp_path))) as app:
+        ask(app, "POST", "/grps/v1/infer/predict", b'{"ndarray": [1]}', **more)
+        ask(app, "POST", INFER, BODY, **more | {"headers": [(b"accept", b"*/*")]})
+    found = [(each.get("query"), each.get("accept")) for each in logged(tmp_path)]
+    assert found == [("model=half_plus_three&return-ndarray=true&streaming=", "text/csv"), *[(None, None)] * 3]
+
+
+@pytest.mark.parametrize("encoding", ["json", "proto"])
+def test_the_message_of_a_get_has_the_type_of_its_encoding(encoding: str, tmp_path: Path) -> None:
+    asked = question("half_plus_three", raw("x", "FP32", np.zeros(2, np.float32)))
+    message = MessageToJson(asked).encode() if encoding == "json" else asked.SerializeToString()
+    query = f"connect=v1&encoding={encoding}&base64=1&message={quote(b64encode(message).decode())}".encode()
+    with closing(make(PAYLOAD_LOG=str(tmp_path))) as app:
+        ask(app, "GET", f"/{OIP}/ModelInfer", query_string=query)
+    request, response = logged(tmp_path)
+    assert response["status"] == "200"
+    if encoding == "json":
+        assert (request["datacontenttype"], request["data"]) == ("application/json", json.loads(message))
+    else:
+        assert request["datacontenttype"] == "application/protobuf"
+        assert b64decode(request["data_base64"]) == message
+
+
 @pytest.mark.parametrize(("path", "body", "headers", "data"), [
     (INFER, b'{\n"inputs"\r\n: []}', [], {"inputs": []}),
     (INFER, b"{", [], None), (INFER, b'{"inputs": NaN}', [], None), (INFER, b"\xff", [], None),
@@ -116,7 +144,7 @@ def test_any_request_is_one_line(path: str, body: bytes, headers: Any, data: Any
 @pytest.mark.parametrize(
     ("name", "value"),
     [("content-type", b"a/" + b"b" * 60_000), ("content-encoding", b"gzip," * 12_000),
-     ("inference-header-content-length", b"9" * 60_000), ("x-request-id", b"a" * 60_000)],
+     ("inference-header-content-length", b"9" * 60_000), ("x-request-id", b"a" * 60_000), ("accept", b"a" * 60_000)],
 )  # fmt: skip
 def test_a_long_header_does_not_make_a_long_event(name: str, value: bytes, tmp_path: Path) -> None:
     """The memory of events that wait is counted by their payloads."""
