@@ -58,13 +58,18 @@ def opened(url: str) -> Any:
 
 
 def called(channel: Any, method: Any, message: bytes, seconds: float, metadata: Any) -> bytes:
-    """Returns the answer of a channel's method. Raises OSError if no server answers in time, RpcError for a refusal."""
+    """Returns the answer of a channel's method.
+
+    Raises OSError if no server answers, TimeoutError if none does so in time, RpcError for a refusal.
+    """
     end = monotonic() + seconds
     try:
         answer: bytes = method(message, timeout=seconds, metadata=metadata)
     except library().RpcError as error:
         code = error.code().name
-        if (code == LATE and monotonic() >= end) or (code == GONE and not _answers(channel, seconds)):
+        if code == LATE and monotonic() >= end:
+            raise TimeoutError(error.details() or code) from None
+        if code == GONE and not _answers(channel, seconds):
             raise OSError(error.details() or code) from None
         raise
     return answer

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from core.dialects.v1.values import flattened
+from core.dialects.v1.values import Irregular, flattened
 from core.dtype import BF16, BOOL, BYTES, FP32, FP64, INT64, DataType, of_array
 from core.encoding.values import from_values, listed
 from core.errors import InvalidInput, shown
@@ -130,11 +130,18 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None) -> Tensor:
         if isinstance(value, files.Table):
             value = _rows(value, name, spec)
         is_cells = isinstance(value, files.Cells)
-        flat, shape = (_typed_cells(value, spec), value.shape) if is_cells else flattened(value)
+        flat, shape = (_typed_cells(value, spec), value.shape) if is_cells else _nested(name, value)
         if len(shape) > MAX_RANK:
             raise InvalidInput(f"input {shown(name)} has {len(shape)} dimensions; expected at most {MAX_RANK}")
         tensor = _of_values(name, flat, shape, guessed(flat) if spec is None else spec.datatype)
     return tensor if spec is None else fitted(tensor, spec.shape)
+
+
+def _nested(name: str, value: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
+    try:
+        return flattened(value)
+    except Irregular as error:
+        raise InvalidInput(f"input {shown(name)}: {error.message}") from None
 
 
 def _rows(table: files.Table, name: str, spec: TensorSpec | None) -> files.Cells:

@@ -46,6 +46,10 @@ class Unreachable(Refused):
     """The server cannot be reached, or does not answer."""
 
 
+def _late(url: str, seconds: float) -> Unreachable:
+    return Unreachable(f"{url} does not answer within {seconds:g} s: raise --timeout, or set --url")
+
+
 def credentials(key: str | None) -> dict[str, str]:
     """Returns the header of a key, or of a token: only a JWT has two dots. Raises WrongOption."""
     if key is None:
@@ -61,7 +65,7 @@ class HttpTransport:
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         """Raises WrongOption for anything but a URL. `timeout`: seconds without a byte from the server."""
         self._connection, self._path = channels.over_http(url, timeout)
-        self._url, self._headers = url, credentials(key)
+        self._url, self._timeout, self._headers = url, timeout, credentials(key)
         self._used = False
 
     def call(self, packet: Packet) -> Landed:
@@ -98,6 +102,8 @@ class HttpTransport:
     def _unreachable(self, error: Exception) -> Unreachable:
         if other := channels.other_wire(error):
             return Unreachable(f"{self._url} {other}")
+        if isinstance(error, TimeoutError) and error.errno is None:  # the system's own has a number
+            return _late(self._url, self._timeout)
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or set --url")
 
@@ -121,6 +127,8 @@ class GrpcTransport:
             call = self._calls[packet.path] = self._channel.unary_unary(packet.path)
         try:
             return Landed(OK, {}, channels.called(self._channel, call, packet.body, self._timeout, self._metadata))
+        except TimeoutError:
+            raise _late(self._url, self._timeout) from None
         except OSError as error:
             cure = "start `dragoman serve --grpc-port`, or name it with --url"
             raise Unreachable(f"{self._url} does not answer: {str(error)[:256]}; {cure}") from None

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,8 @@ def test_a_file_has_all_inputs_of_a_table(
     (("iris",), "model 'iris' needs 'x' (FP32 [-1, 4]); try: --input 'x=[0.5, 0.5, 0.5, 0.5]', or --sample"),
     (("iris", "--input", "x=[1, 1e400]"), "input 'x' is '[1, 1e400]'; expected FP32 in JSON"),
     (("iris", "--input", "x=abc"), "input 'x' is 'abc'; expected FP32 in JSON, such as 1 or [1, 2]"),
-    (("iris", "--input", "x=[1, [2]]"), "Encountered list at unexpected"),
+    (("iris", "--input", "x=[1, [2]]"), "input 'x': Encountered list at unexpected level"),
+    (("iris", "--input", "x=[[1,2],[3]]"), "input 'x': Encountered list at unexpected size: 1 at level: 1"),
     (("iris", "--input", 'x=["a"]'), "input 'x' has 'a' where FP32 needs"),
     (("iris", "--input", "x=[1,2,3]"), "400 input 'x' has shape [3]; the model expects [-1, 4]"),
     (("iris", "--input", "y=1"), "model 'iris' has no input 'y'; expected x"),
@@ -214,6 +216,15 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
     """With the cure."""
     code, _, err = run("infer", "m", "--sample", *(word.format(free_port()) for word in words))
     assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
+
+
+@pytest.mark.parametrize("protocol", ["v2", "grpc"])
+def test_an_answer_that_is_late_names_the_flag(run: Run, protocol: str) -> None:
+    """The server was there, perhaps: it was to be started."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"127.0.0.1:{silent.getsockname()[1]}"
+        code, _, err = run("infer", "m", "--sample", "--timeout", "0.1", "--protocol", protocol, "--url", url)
+    assert (code, err) == (1, f"dragoman: {url} does not answer within 0.1 s: raise --timeout, or set --url\n")
 
 
 @pytest.mark.parametrize("command", [("infer", "iris", "--sample"), ("bench", "iris", "--sample", "--protocol", "v1")])
