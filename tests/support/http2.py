@@ -24,9 +24,11 @@ def frame(kind: int, stream: int = 0, payload: bytes = b"", flags: int = 0) -> b
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
-def asking(stream: int, method: str, path: str, *headers: tuple[str, str], ends: bool = True) -> bytes:
+def asking(
+    stream: int, method: str, path: str, *headers: tuple[str, str], ends: bool = True, authority: str = "x"
+) -> bytes:
     """Returns the head of a request. `ends`: it has no body."""
-    fields = ((":method", method), (":scheme", "http"), (":authority", "x"), (":path", path), *headers)
+    fields = ((":method", method), (":scheme", "http"), (":authority", authority), (":path", path), *headers)
     block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields)
     pieces = [block[start : start + 16_000] for start in range(0, len(block), 16_000)]
     frames = [frame(HEADERS if not number else 9, stream, piece) for number, piece in enumerate(pieces)]

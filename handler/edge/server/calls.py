@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from core.dialects.connect.protocol import GRPC, is_native, kind_of
-from core.errors import TooLarge
+from core.errors import ServingError
 from core.wire import by_name
 from handler.edge import exchange
 from handler.edge.exchange import Receive, Scope, Send, path_of
@@ -29,10 +29,10 @@ def with_trailers(scope: Any) -> None:
 
 
 class CallRefusal:
-    """An ASGI application that refuses a call for the size of its head."""
+    """An ASGI application that refuses a call for its head."""
 
-    def __init__(self, reason: str) -> None:
-        self._error = TooLarge(reason)
+    def __init__(self, error: ServingError) -> None:
+        self._error = error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         await exchange.answer(kind_of({b"content-type": GRPC}).refuse(self._error), "POST", send)

@@ -229,8 +229,8 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
         """Returns the refusal of a head."""
-        refusal = refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
-        return refusal if refusal is None or not is_call(scope) else CallRefusal(refusal.reason)
+        refusal = refusals.of_head(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
+        return refusal if refusal is None or not is_call(scope) else CallRefusal(refusal.error())
 
     async def credit(self, until: float) -> None:
         """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""

@@ -247,7 +247,7 @@ class BoundedHttp(WatchedHttp):
     def _refusal(self, version: str) -> Refusal | None:
         """Returns the refusal of a head that is complete."""
         odd = self._notes.refusal(version, upgrades=self.parser.should_upgrade())
-        return refusals.of_size(self.url, self.headers, self.limits.head) or (odd and odd.at(self.url))
+        return refusals.of_head(self.url, self.headers, self.limits.head) or (odd and odd.at(self.url))
 
     def on_body(self, body: bytes) -> None:
         if self.pieces is not None:

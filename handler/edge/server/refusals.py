@@ -12,6 +12,11 @@ from handler.edge.exchange import Receive, Scope, Send, path_of
 MOST_HEADERS: Final = 256
 METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ ")
 """Matches a method: RFC 9110 permits any token, and HTTP/1.1's parser knows those that are registered."""
+HOST: Final = re.compile(
+    rb"(?:(?:[\w.~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+|\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|\[v[\w.~!$&'()*+,;=:-]+\])"
+    rb"(?::0*+(?:[0-9]{0,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+)
+"""Matches a host and perhaps a port (RFC 3986 3.2.2, 3.2.3; RFC 6874 for the zone of an address). It can be empty."""
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -30,12 +35,16 @@ class Refusal:
         self.status = status
         self.reason = reason
         self.more = more
-        self.body = _of_call(status, reason) if path_of({"path": path})[1] else _of_route(status, reason, path)
+        self.body = _of_call(self.error()) if path_of({"path": path})[1] else _of_route(status, reason, path)
         self.headers = [JSON, (b"content-length", b"%d" % len(self.body)), *more, (b"connection", b"close")]
 
     def at(self, url: bytes) -> "Refusal":
         """Returns the refusal in the format of the protocol that owns the URL's path. A part of the URL may do."""
         return Refusal(self.status, self.reason, *self.more, path=url.partition(b"?")[0].decode("latin-1"))
+
+    def error(self) -> ServingError:
+        """Returns the failure of a remote call."""
+        return OF_CALLS.get(self.status, InvalidInput)(self.reason)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         await send({"type": "http.response.start", "status": int(self.status), "headers": self.headers})
@@ -52,11 +61,11 @@ def _of_route(status: HTTPStatus, reason: str, path: str) -> bytes:
     return b"".join(refusing(path).refuse(Unserved(status, reason), "", "").parts)
 
 
-def _of_call(status: HTTPStatus, reason: str) -> bytes:
+def _of_call(error: ServingError) -> bytes:
     """Returns the JSON of Connect, whose clients show no other text."""
     from core.dialects.connect import ends  # noqa: PLC0415 - not for servers whose clients speak REST alone
 
-    return b"".join(ends.refusal(OF_CALLS.get(status, InvalidInput)(reason)).parts)
+    return b"".join(ends.refusal(error).parts)
 
 
 OF_CALLS: Final[dict[HTTPStatus, type[ServingError]]] = {
@@ -69,6 +78,9 @@ OF_CALLS: Final[dict[HTTPStatus, type[ServingError]]] = {
 """The failures of remote calls, whose codes clients read; others are the client's mistakes."""
 MALFORMED: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
 HOSTS: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request has no Host header, or several; HTTP/1.1 needs one")
+WRONG_HOST: Final = Refusal(
+    HTTPStatus.BAD_REQUEST, "the request's Host header is malformed; expected HOST or HOST:PORT"
+)
 MANY_HEADERS: Final = Refusal(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has more than {MOST_HEADERS} headers"
 )
@@ -92,11 +104,18 @@ TO_SILENT: Final = (LATE, CROWDED)
 """Refusals of clients that send nothing, or of which there are too many: nothing is read after them."""
 
 
-def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:
-    """Returns the refusal of a head that is too large. `most`: the bytes of its headers and its URL on the wire."""
+def of_head(url: bytes, headers: Headers, most: int) -> Refusal | None:
+    """Returns the refusal of a head that is too large, or has a malformed Host, which is HTTP/2's authority, too.
+
+    `most`: the bytes of its headers and its URL on the wire.
+    """
     if len(headers) > MOST_HEADERS:
         return MANY_HEADERS.at(url)
-    size = len(url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+    size = len(url)
+    for name, value in headers:
+        size += len(name) + len(value) + len(b": \r\n")
+        if name == b"host" and not HOST.fullmatch(value):
+            return WRONG_HOST.at(url)
     return too_long(url, most).at(url) if size > most else None
 
 

@@ -101,7 +101,7 @@ class WholeStreams:
             return known.found
         path = plain_path(target)
         most = min(LONGEST_HEAD, self._connection.limits.head)
-        if path is None or refusals.of_size(target, headers, most) is not None:
+        if path is None or refusals.of_head(target, headers, most) is not None:
             return None
         found = requests.head(self._scope(method_of(method), target, path, headers))
         if found is not None:

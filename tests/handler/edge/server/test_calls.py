@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from core.errors import TooLarge
 from handler.edge.server import calls
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
@@ -31,6 +32,6 @@ def test_a_refused_call_has_a_status_of_grpc() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(calls.CallRefusal("the headers are too large")({}, asyncio.Event().wait, send))  # type: ignore[arg-type]
+    asyncio.run(calls.CallRefusal(TooLarge("the headers are too large"))({}, asyncio.Event().wait, send))  # type: ignore[arg-type]
     assert (sent[0]["status"], sent[0]["trailers"]) == (200, True)
     assert dict(sent[-1]["headers"]) == {b"grpc-status": b"8", b"grpc-message": b"the headers are too large"}

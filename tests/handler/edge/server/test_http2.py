@@ -91,6 +91,9 @@ def test_requests_of_a_connection_are_answered_each_on_its_stream(patient: int) 
     (asking(1, "GET", "/", *[("a", "")] * 300), 431),
     (asking(1, "GET", "/" + "x" * 1000), 414),
     (asking(1, "GET", "/?" + "x" * 1000), 414),
+    (asking(1, "GET", "/", authority="a@b"), 400),
+    (asking(1, "GET", "/", authority="ü"), 400),
+    (asking(1, "GET", "/", authority="a.b:80"), 200),
     (asking(1, "POST", "/", ends=False), 408),
     (asking(1, "POST", "/", ends=False) + data(1, b"x", ends=False), 408),
 ])  # fmt: skip

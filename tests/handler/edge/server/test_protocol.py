@@ -141,6 +141,28 @@ def test_the_space_around_a_value_is_not_part_of_it(port: int, line: str) -> Non
     assert b"\r\nx-values: |b c|\r\n" in talk(port, closing("GET", "/", line))
 
 
+@pytest.mark.parametrize("host", [
+    b"a b", b"a/b@c", b"a@b", b"[::1", b"::1", b"a:b", b"a:99999", b"a:65536", b"a:80:80", b"a\xff", b"a%2", b"[a.b]c",
+    "ü".encode(), b"a#b", b'a"b', b"[]", b"a, b",
+])  # fmt: skip
+@pytest.mark.parametrize("more", [b"", b"Upgrade: h2c\r\nConnection: upgrade\r\n", b"Upgrade: websocket\r\n"])
+def test_a_malformed_host_is_refused(port: int, host: bytes, more: bytes) -> None:
+    """Also behind a request with a valid one (RFC 9112 3.2)."""
+    got = talk(port, head("GET", "/") + b"GET / HTTP/1.1\r\n" + more + b"Host: " + host + b"\r\n\r\n")
+    assert got.count(b"HTTP/1.1 200") == 1
+    refusal = got[got.index(b"HTTP/1.1 400") :]
+    told = "the request's Host header is malformed; expected HOST or HOST:PORT"
+    assert json.loads(refusal.partition(b"\r\n\r\n")[2]) == {"error": told}
+
+
+@pytest.mark.parametrize("host", [
+    b"", b"a", b"A.b-c_d~", b"a.", b"a:", b"a:0", b"a:65535", b"a:00080", b"1.2.3.4:80", b"[::1]",
+    b"[::ffff:1.2.3.4]:80", b"[fe80::1%25eth0]", b"[v1.a:b]", b"%2Fa%2fb", b"a!$&'()*+,;=",
+])  # fmt: skip
+def test_a_valid_host_is_not_refused(port: int, host: bytes) -> None:
+    assert status(talk(port, b"GET / HTTP/1.1\r\nConnection: close\r\nHost: " + host + b"\r\n\r\n")) == 200
+
+
 def test_pipelined_requests_are_answered_in_order_however_they_are_cut(patient: int) -> None:
     """The last of them is refused behind them, unless an answer is due when it comes: then the connection ends."""
     wire = b"".join(head("POST", "/", "Content-Length: 5") + b"%05d" % number for number in range(40))
