@@ -16,6 +16,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 from handler.edge import leaving
 from handler.edge.app import App
@@ -209,6 +210,24 @@ def test_a_key_that_is_not_for_signatures_is_left_out(issuer: Issuer, tmp_path: 
     with closing(make(**issuer.settings("jwt") | {"JWT_JWKS": str(jwks_file)})) as app:
         for kid, status in (("rsa", 401), ("ec", 200)):
             assert ask(app, "GET", MODELS, bearer(issuer.token("read", kid=kid))).status == status
+
+
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
+@pytest.mark.parametrize(("bits", "status"), [(1024, 401), (2047, 401), (2048, 200)])
+def test_a_short_rsa_key_is_left_out(
+    issuer: Issuer, tmp_path: Path, bits: int, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other keys of the set stay valid, and the log names the key (RFC 7518 3.3)."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
+    member = {**RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": "short"}
+    jwks_file = tmp_path / "jwks.json"
+    jwks_file.write_text(json.dumps({"keys": [member, *json.loads(issuer.document)["keys"]]}))
+    with closing(make(**issuer.settings("jwt") | {"JWT_JWKS": str(jwks_file)})) as app:
+        token = jwt.encode(issuer.claims("read"), key, "RS256", {"kid": "short"})
+        assert ask(app, "GET", MODELS, bearer(token)).status == status
+        assert ask(app, "GET", MODELS, bearer(issuer.token("read"))).status == 200
+    told = f"the RSA key 'short' for tokens has {bits} bits: it is left out; RFC 7518 requires 2048"
+    assert (told in caplog.messages) is (status == 401)
 
 
 def test_a_clock_may_differ_by_some_seconds(app: App, issuer: Issuer) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from core.errors import ServerBusy, Unauthenticated
+from core.errors import ServerBusy, Unauthenticated, shown
 from core.records import NamedTuple
 from handler.edge.gate.key_file import KeyFile
 from handler.edge.leaving import landed
@@ -43,6 +43,8 @@ KINDS: Final = ("RSA", "EC", "OKP")
 """The asymmetric kinds of keys. A symmetric one in a public set would let every reader of it sign tokens."""
 OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
 """The algorithms of an RSA key. A key on a curve has one."""
+LEAST_BITS: Final = 2048
+"""Of an RSA key (RFC 7518 3.3 and 3.5)."""
 
 
 class PublicKey(NamedTuple):
@@ -217,7 +219,12 @@ def _parsed(document: bytes) -> Keys:
             if "verify" not in member.get("key_ops", ("verify",)):  # RFC 7517 4.3
                 continue
             made = jwt.PyJWK(member)
-            is_any = member["kty"] == "RSA" and member.get("alg") is None
+            is_rsa = member["kty"] == "RSA"
+            if is_rsa and made.key.key_size < LEAST_BITS:
+                told = "the RSA key %s for tokens has %d bits: it is left out; RFC 7518 requires %d"
+                log.warning(told, shown(member.get("kid", "")), made.key.key_size, LEAST_BITS)
+                continue
+            is_any = is_rsa and member.get("alg") is None
             algorithms = OF_RSA if is_any else frozenset((made.algorithm_name,))
             keys.append(PublicKey(str(member.get("kid", "")), made.key, algorithms))
     if not keys:
