@@ -17,7 +17,7 @@ from handler.edge.calls.messages import unforeseen
 from handler.edge.exchange import Scope
 from handler.edge.gate.gate import AccessGate
 from handler.edge.observe.calls import CallWatch, expected
-from handler.edge.observe.record import own_id, refused
+from handler.edge.observe.record import came_from, own_id, refused
 
 if TYPE_CHECKING:
     from handler.edge.jobs import ServedModels
@@ -56,6 +56,9 @@ def refusing(error: ServingError, calls: CallWatch, path: str) -> Any:
 
 
 async def _refuse(error: ServingError, _bodies: AsyncIterator[bytes], context: Context) -> None:
+    client = client_of(context.peer())
+    if client is not None:
+        came_from(client[0])  # the doorkeeper, who may have refused it, does not see the address
     code, details, metadata = refusal_of(error)
     await context.abort(code, details, (*context.trailing_metadata(), *metadata))
 

@@ -144,6 +144,13 @@ def turned_away(caller: str, peer: str) -> bool:
     return record is not None
 
 
+def came_from(peer: str) -> None:
+    """Notes the address of a caller that the gate has refused without it."""
+    record = RECORD.get(None)
+    if record is not None and record.caller:
+        record.peer = peer
+
+
 def works(codec: Any, timing: Any, received: int = 0) -> None:
     """Notes the codec and the timing of the current call's message. `received`: its bytes, if they were not counted."""
     record = RECORD.get(None)

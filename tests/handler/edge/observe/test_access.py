@@ -345,7 +345,7 @@ def test_a_call_that_the_doorkeeper_refuses_is_one_line(
         over_grpc(app)
         (line,) = lines(app, capsys)
         assert " UNAUTHENTICATED " in line
-        assert ' id=mine reason=UNAUTHENTICATED caller="an unknown caller" ' in line
+        assert ' id=mine reason=UNAUTHENTICATED caller="an unknown caller" peer="127.0.0.1" ' in line
         assert app.observer.counts.refusals == {("grpc", "UNAUTHENTICATED"): 1}
         assert not [each for each in caplog.messages if "refused" in each]
 
