@@ -222,7 +222,7 @@ class Function:
             return self._refused(ModelFailed(INTERNAL), event, http)
         if response is STREAMED:
             return response
-        excess = too_large(response, form)
+        excess = too_large_alone(response) if http.invoked else too_large(response, form)
         return response if excess is None else self._refused(excess, event, http, timing_of(response))
 
     def _base(self, http: HttpEvent) -> str:
@@ -252,9 +252,7 @@ class Function:
         response = self._http(request, context, invoked=True)
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
-        document = orjson.loads(response["body"])
-        excess = too_large_alone(document, response["body"])
-        return document if excess is None else {"error": excess.message}
+        return orjson.loads(response["body"])
 
 
 gc.freeze()  # else the next allocation would begin the search

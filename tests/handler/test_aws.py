@@ -250,11 +250,20 @@ def test_a_load_balancer_takes_a_megabyte(function: Function, headers: str) -> N
     assert "1048576 are possible" in answer["body"]
 
 
-def test_a_direct_answer_is_measured_as_the_runtime_writes_it(function: Function) -> None:
-    """Python's JSON has a blank behind each comma: 5.2 MB become 6.5."""
-    x = {"name": "x", "shape": [1_300_000], "datatype": "FP32", "data": [1] * 1_300_000}
-    answer = function({"model_name": "half_plus_three", "inputs": [x]}, None)
-    assert re.match(r"the answer has 6500\d{3} bytes as Lambda counts them; at most 6291556 are", answer["error"])
+@pytest.mark.parametrize(("id_", "size", "count"), [
+    ("", 1_300_000, "6500\\d{3}"), ('"' * 3_150_000, 1, "6300\\d{3}"),
+    ('"' * 1_600_000, 1, ""), ("a" * 6_291_400, 1, ""),
+])  # fmt: skip
+def test_a_direct_answer_is_measured_as_the_runtime_writes_it(
+    function: Function, id_: str, size: int, count: str
+) -> None:
+    """Python's JSON has a blank behind each comma: 5.2 MB become 6.5. Each quote is escaped once. A refusal counts."""
+    x = {"name": "x", "shape": [size], "datatype": "FP32", "data": [1] * size}
+    answer = function({"model_name": "half_plus_three", "id": id_, "inputs": [x]}, None)
+    refusal = rf"the answer has {count} bytes as Lambda counts them; at most 6291556 are possible"
+    assert re.match(refusal, answer["error"]) if count else answer["id"] == id_
+    assert function.app is not None
+    assert [status for _, status in function.app.observer.counts.tallies] == [413 if count else 200]
 
 
 def test_a_header_of_a_model_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import base64
 import json
 from typing import Any, Final
 
+import orjson
+
 from core.errors import TooLarge
 from core.wire import HttpResponse
 from handler.edge.function.members import EventForm, form_of
@@ -16,6 +18,7 @@ ESCAPED: Final = 7
 """The most bytes of a character in JSON, and the most that a number of JSON grows when Python writes it."""
 ENVELOPE: Final = 4096
 """Room for the names of headers, and other small members."""
+FEWER: Final = "ask for fewer outputs, or send smaller batches"
 REMEDY: Final = "ask for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
 SERVER_TIMING: Final = "server-timing"
 
@@ -53,15 +56,18 @@ def too_large(response: dict[str, Any], form: EventForm) -> TooLarge | None:
     return _refusal(_size(response), limit)
 
 
-def too_large_alone(document: Any, text: str) -> TooLarge | None:
-    """Returns the same for a document without HTTP. `text`: as it is written without blanks, and with short numbers."""
-    return None if ESCAPED * len(text) < LARGEST_RESPONSE else _refusal(_size(document), LARGEST_RESPONSE)
+def too_large_alone(response: dict[str, Any]) -> TooLarge | None:
+    """Returns the same for an answer whose caller gets the document in its body, without HTTP."""
+    text: str = response.get("body") or ""
+    if ESCAPED * len(text) < LARGEST_RESPONSE or response.get("isBase64Encoded"):
+        return None
+    return _refusal(_size(orjson.loads(text)), LARGEST_RESPONSE, FEWER)
 
 
-def _refusal(size: int, limit: int) -> TooLarge | None:
+def _refusal(size: int, limit: int, remedy: str = REMEDY) -> TooLarge | None:
     if size <= limit:
         return None
-    return TooLarge(f"the answer has {size} bytes as Lambda counts them; at most {limit} are possible: {REMEDY}")
+    return TooLarge(f"the answer has {size} bytes as Lambda counts them; at most {limit} are possible: {remedy}")
 
 
 def _size(document: Any) -> int:
