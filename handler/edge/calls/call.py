@@ -25,7 +25,7 @@ from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, Flight
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
-from handler.edge.observe.record import cut_off, own_id, refused, took, works
+from handler.edge.observe.record import cut_off, out_of_time, own_id, refused, took, works
 from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CallTools(NamedTuple):
 class RemoteCall:
     """One call, from its messages to its answers. It begins when its head was read; its deadline counts from then."""
 
-    __slots__ = ("_answers_once", "_deadline", "_models", "_options", "_question", "_timing", "_tools", "_until")
+    __slots__ = ("_deadline", "_is_of_function", "_models", "_options", "_question", "_timing", "_tools", "_until")
 
     def __init__(
         self, tools: CallTools, models: ServedModels, question: Question, timing: Timing, options: CallOptions
@@ -55,8 +55,7 @@ class RemoteCall:
         self._timing = timing
         self._question = question
         self._deadline = NEVER if question.seconds is None else within(question.seconds)
-        # A function answers once: a client that watches would keep an instance busy, which is paid for.
-        self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
+        self._is_of_function = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
         # The platform has one, too: that of a function.
         if self._deadline is not NEVER:
             timing.deadline = timing.deadline.with_client(self._deadline)
@@ -130,14 +129,14 @@ class RemoteCall:
         ends = False
         try:
             await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # by a server that ends
+        except asyncio.CancelledError:  # by a server that ends, or a function whose time is up
             ends = True
         finally:
             telling.cancel()
             gone.cancel()
             await asyncio.gather(telling, gone, return_exceptions=True)
         if ends and telling.cancelled():
-            await self._end(cut_off(), send)
+            await self._end(out_of_time() if self._is_of_function else cut_off(), send)
 
     async def _tell_all(self, body: "Part | Incoming", send: Send) -> None:
         async def tell(part: bytes) -> None:
@@ -224,7 +223,7 @@ class RemoteCall:
             part = await self._answer(frame, Timing(self._until))
             if part != last:
                 await tell(part)
-            if self._answers_once:
+            if self._is_of_function:  # a client that watches would keep an instance busy, which is paid for
                 return
             last = part
             await self._options.idling.wait(asyncio.sleep(WATCH_SECONDS), begun)

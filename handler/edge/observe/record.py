@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, shown
+from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, TimedOut, shown
 from core.records import NamedTuple
 from core.wire import REQUEST_ID, Header, HttpResponse, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
@@ -120,6 +120,13 @@ def refused(error: ServingError) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.error = Failure.of(error)
+
+
+def out_of_time() -> ServingError:
+    """Returns the refusal of the current request by a function whose time is up, and notes it."""
+    error = TimedOut("the answer has not ended within the time that the function's timeout and its gateway leave")
+    refused(error)
+    return error
 
 
 def cut_off() -> ServingError:

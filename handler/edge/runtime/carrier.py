@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from core.deadline import Deadline
-from core.errors import ServingError, TimedOut
+from core.errors import ServingError
 from core.wire import ID_MEMBER
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.function.deadlines import is_of_events
-from handler.edge.observe.record import sent_in
+from handler.edge.observe.record import out_of_time, sent_in
 from handler.edge.protocols import INTERNAL
 from handler.edge.runtime.api import OK, EventContext, RuntimeApiError
 from handler.edge.runtime.http_event import STREAMED, HttpEvent
@@ -123,7 +123,7 @@ class _Talk:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimedOut("no answer within the time that the function's timeout and its gateway leave") from None
+            raise out_of_time() from None
         if not self._ended and not self._left.is_set():
             raise RuntimeError("the application has not ended its answer")
 

@@ -18,8 +18,9 @@ from handler.edge.runtime.loop import Poller
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 from tests.handler.calling import http
 from tests.handler.edge.runtime.conftest import Start, function_url
-from tests.handler.edge.runtime.test_stream import INFER, generate
+from tests.handler.edge.runtime.test_stream import INFER, connect, generate
 from tests.protocols.test_waiting import until
+from tests.support.connect_client import STREAM, WEB, judged
 from tests.support.runtime_api import RuntimeStandIn, Taken, runtime_api
 from tests.support.zoo.python import LOADS_LATE
 
@@ -64,6 +65,14 @@ def test_several_events_run_side_by_side_each_with_its_own_deadline(start: Start
     assert not any(taken.done.is_set() for taken in kept)
     running.go()
     assert [json.loads(taken.document["body"])["outputs"][0]["data"] for taken in kept] == [[1]] * 3
+
+
+@pytest.mark.parametrize(("kind", "streams"), [(STREAM, "true"), (WEB, "false")], ids=["connect", "grpc-web"])
+def test_a_stream_of_a_remote_call_ends_with_its_deadline(start: Start, kind: str, streams: str) -> None:
+    """Another attempt would take as long, so that the error is not one to try again."""
+    answer = result(start(DRAGOMAN_RESPONSE_STREAMING=streams).api.send(connect(kind)(), 5))
+    outcome = judged(answer["statusCode"], answer["headers"], base64.b64decode(answer["body"]))
+    assert (outcome.code, "function's timeout" in outcome.text, len(outcome.messages)) == ("deadline_exceeded", True, 1)
 
 
 class Body(bytearray):
