@@ -121,6 +121,8 @@ def test_the_streaming_template_streams_and_means_the_same_by_its_parameters(tem
     assert function["Environment"]["Variables"]["DRAGOMAN_RESPONSE_STREAMING"] == "true"
     usual = template["Resources"]["InferenceFunction"]["Properties"]
     assert function["Policies"] == usual["Policies"][:1]  # answers that go out in pieces are not for events of records
+    rest, (_, (_, _, url)) = template["Outputs"]["Url"]["Value"][1][1:]
+    assert streaming["Outputs"]["Url"]["Value"] == ["If", ["IsRest", rest, url]]  # each without a slash at its end
     text = (TEMPLATE.parent / "docs" / "lambda-runtime.md").read_text(encoding="utf-8")
     shown = {name: cells for name, *cells in re.findall(r"^\| `(\w+)` \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)}
     assert {name: shown[name][1] for name in own} == {name: parameters[name]["Description"] for name in own}
