@@ -197,6 +197,10 @@ REFUSED = {
     "snapshot without models": ({"Initialization": "snap-start"}, "name the models"),
     "batches among all models": ({"Batch": "queue", "Prefix": ""}, "need a Prefix for the models"),
     "batches among the models": ({"Batch": "both", "BatchPrefix": "models"}, "need a BatchPrefix"),
+    "batches in the same bucket, named": (
+        {"Batch": "objects", "BatchBucket": "example-models", "BatchPrefix": "models"},
+        "need a BatchPrefix",
+    ),
     "keys without lines": ({"Auth": "keys"}, "needs the lines of Keys"),
     "either without lines": (TOKENS | {"Auth": "both"}, "needs the lines of Keys"),
     "tokens without an audience": (TOKENS | {"JwtAudience": ""}, "needs JwtIssuer and JwtAudience"),

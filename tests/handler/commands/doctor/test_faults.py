@@ -338,6 +338,12 @@ FAULTS = [
     Fault("unknown-parameter", "samconfig.toml", "Memory", template(Memry="2048")),
     Fault("parameter-value", "Memory", "from 128 to 10240", template(Memory="64")),
     Fault("template-rule", "template.yaml", "samconfig.toml", template(Initialization="snap-start")),
+    Fault(
+        "template-rule",
+        "template.yaml",
+        "samconfig.toml",
+        template(Bucket="mine", Batch="queue", BatchBucket="mine", BatchPrefix="models"),
+    ),
     Fault("timeout-gateway", "InferenceFunction", "set it to 29", template(Timeout="60"), "warning"),
     Fault(
         "function-permission", "InferenceFunction", "s3:ListBucket", template(("s3:ListBucket", "s3:ListAllMyBuckets"))
