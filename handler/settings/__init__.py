@@ -109,8 +109,8 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted, but not logged; `0`: no limit"),
     Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted, but not logged; `0`: no limit"),
-    Setting("DRAGOMAN_BATCH_INPUT", "batch_input", parsers.text, "", "on Lambda: `s3://bucket/prefix` below which new objects `MODEL/NAME.jsonl`, `.csv`, `.npy` and `.parquet` are records; their results go to `DRAGOMAN_BATCH_OUTPUT`; see [batch.md](batch.md#on-lambda)"),
-    Setting("DRAGOMAN_BATCH_OUTPUT", "batch_output", parsers.text, "", "on Lambda: `s3://bucket/prefix` or a folder for the results of queues' messages and of batches; default: such events are refused; see [batch.md](batch.md#on-lambda)"),
+    Setting("DRAGOMAN_BATCH_INPUT", "batch_input", parsers.bucket_prefix, "", "on Lambda: `s3://bucket/prefix` below which new objects `MODEL/NAME.jsonl`, `.csv`, `.npy` and `.parquet` are records; their results go to `DRAGOMAN_BATCH_OUTPUT`; see [batch.md](batch.md#on-lambda)"),
+    Setting("DRAGOMAN_BATCH_OUTPUT", "batch_output", parsers.bucket_or_folder, "", "on Lambda: `s3://bucket/prefix` or a folder for the results of queues' messages and of batches; default: such events are refused; see [batch.md](batch.md#on-lambda)"),
     Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
 

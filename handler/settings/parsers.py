@@ -192,3 +192,17 @@ def level(value: str) -> str:
 
 def base_path(value: str) -> str:
     return "/" + value.strip("/") if value.strip("/") else ""
+
+
+def bucket_prefix(value: str) -> str:
+    if not value.startswith("s3://") or value[5:6] in ("", "/"):
+        raise ValueError("s3://bucket/prefix")
+    return value
+
+
+def bucket_or_folder(value: str) -> str:
+    if value.startswith("s3://"):
+        return bucket_prefix(value)
+    if "://" in value.removeprefix("file://"):
+        raise ValueError("s3://bucket/prefix or a folder")
+    return value

@@ -51,6 +51,8 @@ METAVARS: Final[Mapping[Any, str]] = {
     parsers.seconds_or_never: "SECONDS",
     parsers.leeway: "SECONDS",
     parsers.base_path: "PATH",
+    parsers.bucket_prefix: "URI",
+    parsers.bucket_or_folder: "PLACE",
 }
 CHOICES: Final[Mapping[Any, parsers.OneOf]] = {parsers.level: parsers.LEVELS}
 """The words that a parser takes, where it is not one of them itself."""

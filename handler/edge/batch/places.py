@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from core.errors import ModelUnavailable
-from handler.settings import InvalidSettings, Settings
+from handler.settings import Settings
 
 NAME: Final = "DRAGOMAN_BATCH_OUTPUT"
 
@@ -24,13 +24,9 @@ class ResultPlace(Protocol):
 
 def place_of(settings: Settings) -> ResultPlace:
     """Returns the place of DRAGOMAN_BATCH_OUTPUT. Raises InvalidSettings."""
-    target = settings.batch_output
-    if target.startswith("s3://"):
+    if settings.batch_output.startswith("s3://"):
         return ResultBucket(settings)
-    if "://" in target.removeprefix("file://"):
-        expected = "expected s3://bucket/prefix or a folder"
-        raise InvalidSettings(f"{NAME} is {target[:256]!r}; {expected}", f"{NAME}: {expected}")
-    return ResultFolder(Path(target.removeprefix("file://")))
+    return ResultFolder(Path(settings.batch_output.removeprefix("file://")))
 
 
 class ResultFolder:

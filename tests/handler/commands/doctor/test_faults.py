@@ -287,6 +287,7 @@ FAULTS = [
     Fault("unknown-setting", "DRAGOMAN_REPOSITRY", "DRAGOMAN_REPOSITORY", variables(DRAGOMAN_REPOSITRY="models")),
     Fault("setting-value", "DRAGOMAN_THREADS", "a whole number above 0", variables(DRAGOMAN_THREADS="many")),
     Fault("setting-value", "DRAGOMAN_MODEL_NAME", "a model's name", variables(DRAGOMAN_MODEL_NAME="a/b")),
+    Fault("setting-value", "DRAGOMAN_BATCH_OUTPUT", "or a folder", variables(DRAGOMAN_BATCH_OUTPUT="x://y")),
     Fault("unknown-setting", "DRAGOMAN_SERVICE_HOST", "if it is yours", variables(DRAGOMAN_SERVICE_HOST="x"), "note"),
     Fault("settings-file", "dragoman.toml", "correct the file", toml("thraeds = 2")),
     Fault("setting-value", "DRAGOMAN_THREADS", "a whole number", toml('threads = "many"')),

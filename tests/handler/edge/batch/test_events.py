@@ -369,5 +369,26 @@ def test_without_a_place_for_results_there_are_no_such_events(event: Any, monkey
     """Whoever may send to a queue needs no key here, so that an operator has to turn it on."""
     with function(monkeypatch, "") as aws, pytest.raises(UnsupportedEvent, match="need DRAGOMAN_BATCH_OUTPUT"):
         aws(event, None)
-    with function(monkeypatch, "ftp://host/x") as aws, pytest.raises(InvalidSettings, match="or a folder"):
-        aws(event, None)
+
+
+@pytest.mark.parametrize(("output", "settings", "expected"), [
+    ("ftp://host/x", {}, "OUTPUT is 'ftp://host/x'; expected s3://bucket/prefix or a folder"),
+    ("gs://bucket/x", {}, "OUTPUT is 'gs://bucket/x'; expected s3://bucket/prefix or a folder"),
+    ("s3://", {}, "OUTPUT is 's3://'; expected s3://bucket/prefix"),
+    ("s3:///x", {}, "OUTPUT is 's3:///x'; expected s3://bucket/prefix"),
+    ("s3://bucket", {"BATCH_INPUT": "in"}, "INPUT is 'in'; expected s3://bucket/prefix"),
+    ("s3://bucket", {"BATCH_INPUT": "gs://bucket/in"}, "INPUT is 'gs://bucket/in'; expected s3://bucket/prefix"),
+    ("s3://bucket", {"BATCH_INPUT": "s3://"}, "INPUT is 's3://'; expected s3://bucket/prefix"),
+])  # fmt: skip
+def test_the_start_checks_the_places_of_records(
+    output: str,
+    settings: dict[str, str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each event would fail otherwise, the first of them perhaps days later."""
+    with function(monkeypatch, output, **settings) as aws:
+        assert f"DRAGOMAN_BATCH_{expected}" in caplog.messages
+        with pytest.raises(UnsupportedEvent, match="not configured"):
+            aws(queue(IRIS), None)
