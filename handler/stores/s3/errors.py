@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.s3.location import Location
-from handler.stores.transfer.answers import UNTRUSTED, Broken, StoreRefused, in_words, unfit
+from handler.stores.transfer.answers import NOT_TLS, UNTRUSTED, Broken, StoreRefused, in_words, unfit
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
@@ -34,6 +34,12 @@ CURES: Final = {
     "XAmzContentSHA256Mismatch": DAMAGED,
 }
 """The meanings by S3's error code."""
+BUNDLE: Final = "AWS_CA_BUNDLE, which must name a file with the authority of the store's certificate"
+UNANSWERED: Final = {
+    UNTRUSTED: BUNDLE,
+    NOT_TLS: "the scheme of AWS_ENDPOINT_URL_S3, http:// or https:// (without one, S3_USE_HTTPS decides)",
+}
+"""What to check, by the error of a request without an answer."""
 
 
 def is_absent(reason: Broken | StoreRefused) -> bool:
@@ -70,10 +76,8 @@ def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "")
     return unanswered(place, str(reason))
 
 
-def unanswered(place: Location, reason: str) -> ServingError:
+def unanswered(place: Location, reason: str, cure: str = "") -> ServingError:
     """Returns the error for a client whose store does not answer. `reason`: a word that people find again."""
     host = urlsplit(place.endpoint or "").hostname or "AWS"
-    cure = "AWS_ENDPOINT_URL_S3, AWS_REGION and the network"
-    if reason in UNTRUSTED:
-        cure = "AWS_CA_BUNDLE, which must name a file with the authority of the store's certificate"
+    cure = cure or UNANSWERED.get(reason, "AWS_ENDPOINT_URL_S3, AWS_REGION and the network")
     return ModelUnavailable(f"the store at {host} does not answer ({reason}): check {cure}")

@@ -71,7 +71,7 @@ def _bucket(
         tls = _tls(bundle) if url.startswith("https:") else None
     except OSError as error:
         log.warning("%s: %s", settings.repository, error)
-        raise errors.unanswered(place, type(error).__name__) from error
+        raise errors.unanswered(place, type(error).__name__, errors.BUNDLE) from error
     log.info("repository %s: %s, region %s", settings.repository, url, region)
     return BucketReader(url, region, Anonymous() if settings.s3_anonymous else KeySigner(region), tls, proxy_of(url))
 

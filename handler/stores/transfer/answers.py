@@ -26,8 +26,10 @@ CODINGS: Final = {"gzip", "x-gzip", "deflate", "compress", "br", "zstd"}
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
-UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
-"""The errors of a certificate whose authority is not known, as Python and botocore name them."""
+UNTRUSTED: Final = "SSLCertVerificationError"
+"""The error of a certificate whose authority is not known, as Python names it."""
+NOT_TLS: Final = "SSLError"
+"""The error of an answer that is not TLS, as of a server of plain HTTP."""
 NUMBER: Final = re.compile("[0-9]{1,18}")
 RANGE: Final = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 """Python refuses to read a number of thousands of digits, and no object has so many bytes."""

@@ -21,6 +21,7 @@ from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous, proxy_of
 from handler.stores.transfer import retries
 from handler.stores.transfer.answers import (
+    NOT_TLS,
     UNTRUSTED,
     Answer,
     Broken,
@@ -41,6 +42,8 @@ TRIES: Final = 3
 """Attempts at a request by itself. Files have more (see `download`)."""
 REDIRECTS: Final = range(300, 400)
 MISSING: Final = {404, 410}
+UNANSWERED: Final = {UNTRUSTED: "SSL_CERT_FILE", NOT_TLS: "the scheme of DRAGOMAN_REPOSITORY, http:// or https://"}
+"""What to check, by the error of a request without an answer."""
 
 
 class WebReader:
@@ -154,7 +157,7 @@ class WebClient:
             return ModelUnavailable(f"{what} broke off again and again ({reason})")
         if reason.status:
             return ModelUnavailable(f"the server at {self.base} answered {reason.status} for {what}")
-        cure = "SSL_CERT_FILE" if str(reason) in UNTRUSTED else "DRAGOMAN_REPOSITORY and the network"
+        cure = UNANSWERED.get(str(reason), "DRAGOMAN_REPOSITORY and the network")
         return ModelUnavailable(f"the server at {self.base} does not answer ({reason}): check {cure}")
 
 

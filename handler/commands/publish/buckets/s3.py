@@ -41,6 +41,7 @@ from handler.stores.s3.errors import ABSENT
 from handler.stores.s3.listing import Unreadable
 from handler.stores.s3.location import locate
 from handler.stores.s3.session import NO_CREDENTIALS
+from handler.stores.transfer.answers import UNTRUSTED
 
 log = logging.getLogger(__name__)
 TAKEN: Final = {"PreconditionFailed", "412", "NoSuchUpload"}
@@ -209,7 +210,8 @@ class S3Bucket:
         return Refused(errors.meaning(status, code, self._place, self.uri, permission))
 
     def _unanswered(self, error: Exception) -> ServingError:
-        kind = type(error).__name__
+        is_untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)  # botocore has one name for all errors of TLS
+        kind = UNTRUSTED if is_untrusted else type(error).__name__
         return ModelNotLoadable(NO_CREDENTIALS) if "Credential" in kind else errors.unanswered(self._place, kind)
 
 

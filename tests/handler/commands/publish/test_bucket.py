@@ -13,6 +13,7 @@ from handler.commands.refused import Refused
 from handler.settings import Settings
 from tests.handler.commands.publish import conftest
 from tests.handler.commands.publish.conftest import large
+from tests.support import web
 
 DENIED = {"head_object": "s3:GetObject", "delete_object": "s3:DeleteObject", "put_object": "s3:PutObject"}
 
@@ -103,6 +104,20 @@ def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket) -> None:
     """The message is the one that the stores use."""
     with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
         list(place.items(""))
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("certified", [True, False])
+def test_a_publisher_distinguishes_an_unknown_certificate_from_a_store_without_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, certified: bool
+) -> None:
+    """Botocore has one name for both."""
+    context = web.certified(tmp_path)[0] if certified else None
+    with web.serving(web.Handler, context) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"https://127.0.0.1:{server.server_port}")
+        kind, cure = ("SSLCertVerificationError", "AWS_CA_BUNDLE") if certified else ("SSLError", "the scheme of")
+        with pytest.raises(ModelUnavailable, match=rf"does not answer \({kind}\): check {cure}"):
+            S3Bucket(Settings.from_env({}), "s3://b/models").head("k")
 
 
 def test_what_cannot_be_taken_back_is_said(

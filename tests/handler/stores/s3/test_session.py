@@ -253,6 +253,24 @@ def test_certificates_are_checked_unless_that_is_switched_off(
     assert S3Store(settings).read("m", "x") == b"content"
 
 
+@pytest.mark.parametrize(("bundle", "cure"), [
+    ("", r"\(SSLError\): check the scheme of AWS_ENDPOINT_URL_S3, http:// or https://"),
+    ("empty.pem", r"\(SSLError\): check AWS_CA_BUNDLE"),
+    ("missing.pem", r"\(FileNotFoundError\): check AWS_CA_BUNDLE"),
+])  # fmt: skip
+def test_a_store_without_tls_and_a_bundle_without_certificates_have_cures_of_their_own(
+    stand_in: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundle: str, cure: str
+) -> None:
+    """Python has one name for both errors, and an endpoint without a scheme is asked over https."""
+    monkeypatch.setattr("handler.stores.transfer.retries.FIRST_PAUSE", 0.001)
+    (tmp_path / "empty.pem").touch()
+    if bundle:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / bundle))
+    settings = stand_in.settings(monkeypatch, stand_in.url.removeprefix("http://"), DRAGOMAN_CACHE=str(tmp_path))
+    with pytest.raises(ModelUnavailable, match=f"127.0.0.1 does not answer {cure}"):
+        S3Store(settings).read("m", "x")
+
+
 def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key without a secret is an example; the message has the reason's kind, not its text."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")

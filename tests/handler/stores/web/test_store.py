@@ -198,6 +198,14 @@ def test_a_certificate_is_verified(run: Run, folder: Path, tmp_path: Path, monke
         assert WebStore(settings(url, tmp_path)).models() == ["m", "n"]
 
 
+def test_a_server_without_tls_is_not_one_with_a_wrong_certificate(url: str, tmp_path: Path) -> None:
+    """What to correct is the scheme."""
+    with pytest.raises(
+        ModelUnavailable, match=r"does not answer \(SSLError\): check the scheme of DRAGOMAN_REPOSITORY"
+    ):
+        WebStore(settings(url.replace("http://", "https://"), tmp_path)).check()
+
+
 GOOD = {"path": "m/1/model.onnx", "size": 1, "sha256": "0" * 64}
 
 
