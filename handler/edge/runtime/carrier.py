@@ -197,12 +197,15 @@ class _Talk:
 
 
 async def _beat(stream: ResponseStream) -> None:
-    """Sends a comment whenever a stream of events has paused after an event."""
+    """Sends a comment whenever a stream of events has paused for BEAT_SECONDS after an event."""
+    loop, left = asyncio.get_running_loop(), BEAT_SECONDS
     while True:
-        pieces = stream.pieces
-        await asyncio.sleep(BEAT_SECONDS)
-        if stream.pieces == pieces and stream.last == b"\n\n":
-            await stream.send(BEAT)
+        await asyncio.sleep(left)
+        left = stream.sent + BEAT_SECONDS - loop.time()
+        if left <= 0:
+            left = BEAT_SECONDS
+            if stream.last == b"\n\n":
+                await stream.send(BEAT)
 
 
 def _traced(scope: Scope, context: EventContext) -> Scope:

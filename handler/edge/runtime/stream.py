@@ -20,7 +20,7 @@ JOINED_FROM: Final = 64 * 1024
 class ResponseStream:
     """The answer to one event. `begun`: its head was sent. `left`: its reader has left.
 
-    `pieces`: the number of those sent. `last`: the last two bytes.
+    `sent`: when the last piece was, on the event loop's clock. `last`: its last two bytes.
 
     `begin`, `send`, `end` and `fail` run in the event loop, `finish` and `drop` in the event's own thread
     afterwards.
@@ -28,7 +28,7 @@ class ResponseStream:
 
     def __init__(self, api: RuntimeApi, context: EventContext) -> None:
         self.begun = False
-        self.pieces = 0
+        self.sent = 0.0
         self.last = b""
         self.left = asyncio.Event()
         self._api = api
@@ -57,7 +57,7 @@ class ResponseStream:
     async def send(self, piece: Part) -> None:
         """Sends a piece. Returns when the system has taken it, or its reader has left."""
         if len(piece) and not self._ended:  # a chunk without a byte would end the answer
-            self.pieces, self.last = self.pieces + 1, bytes(piece[-2:])
+            self.sent, self.last = asyncio.get_running_loop().time(), bytes(piece[-2:])
             head = b"%x\r\n" % len(piece)
             if len(piece) < JOINED_FROM:
                 await self._write(b"".join((head, piece, b"\r\n")))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import selectors
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from handler.edge.protocols import INTERNAL
-from handler.edge.runtime.stream import head_of
+from handler.edge.runtime import carrier
+from handler.edge.runtime.stream import ResponseStream, head_of
 from tests.handler.edge.runtime.conftest import Running, Start, function_url
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import OIP, STREAM, WEB, envelope, judged
@@ -180,6 +182,49 @@ def test_a_stream_of_events_that_pauses_has_comments(start: Start, monkeypatch: 
     running.go()
     blocks = taken.body.split(b"\n\n")[:-1]
     assert [json.loads(each[6:])["y"] for each in blocks if not each.startswith(b":")] == [0, 1, 2]
+
+
+class Noted(ResponseStream):
+    """Notes the second of each piece, and sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)  # type: ignore[arg-type] # what sends is replaced
+        self.seconds: list[tuple[float, bytes]] = []
+
+    async def _write(self, *parts: Any) -> None:
+        self.seconds.append((self.sent, b"".join(parts).split(b"\r\n")[1]))
+
+
+def test_a_comment_comes_when_the_stream_has_paused_for_so_long() -> None:
+    """It counts from the last piece. The loop's clock moves when nothing else is to be done."""
+    stream, now = Noted(), [100.0]
+
+    class Waits(selectors.SelectSelector):
+        """Moves the clock in place of waiting."""
+
+        def select(self, timeout: float | None = None) -> Any:
+            now[0] += timeout or 0
+            return super().select(0)
+
+    async def paused() -> None:
+        beating = asyncio.create_task(carrier._beat(stream))
+        for pause, piece in (
+            (1, b"a\n\n"),
+            (40, b"b\n\n"),
+            (14, b"c\n\n"),
+            (20, b"half of "),
+            (70, b"d\n\n"),
+            (16, b""),
+        ):
+            await asyncio.sleep(pause)
+            await stream.send(piece)
+        beating.cancel()
+
+    loop = asyncio.SelectorEventLoop(Waits())
+    loop.time = lambda: now[0]  # type: ignore[method-assign] # the clock
+    loop.run_until_complete(paused())
+    loop.close()
+    assert [second for second, piece in stream.seconds if piece == carrier.BEAT] == [116, 131, 170, 260]
 
 
 ENDS = {
