@@ -285,10 +285,12 @@ def _coding(coding: bytes | None, kind: CallKind) -> bytes:
 
 
 def _deflates(headers: Headers, kind: CallKind, coding: bytes) -> bool:
-    # A client without this header accepts the compression that it sends. gRPC's libraries always send it: what they
-    # want compressed, they compress themselves.
-    accepted = None if kind.native else headers.get(kind.accepts)
-    return bool(coding) if accepted is None else compression.accepted(accepted) == b"gzip"
+    # A client without this header accepts the compression that it sends. gRPC's libraries always send it: the answer
+    # to a message that they have not compressed is not compressed either.
+    accepted = headers.get(kind.accepts)
+    if accepted is None or (kind.native and not coding):
+        return bool(coding)
+    return compression.accepted(accepted) == b"gzip"
 
 
 def _media_type(headers: Headers) -> bytes:

@@ -366,13 +366,17 @@ def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
 
 
 def test_grpc_itself_ends_with_trailers() -> None:
-    """It compresses for clients that compress, with either coding, and says UNIMPLEMENTED to any other."""
+    """It answers in gzip to clients that compress and accept gzip, and says UNIMPLEMENTED to an unknown coding."""
     question = asked("ModelInfer", b"application/grpc", grpc_accept_encoding=b"identity, deflate, gzip")
     answer = question.answer(b"x" * 50, 10)
     assert (b"".join(answer.parts), answer.trailers) == (envelope(b"x" * 50), ((b"grpc-status", b"0"),))
     question = asked("ModelInfer", b"application/grpc+proto", grpc_encoding=b"deflate")
     (frame,) = question.frames(envelope(zlib.compress(b"abc"), flags=1), LIMIT)
     assert (frame.message(LIMIT), question.answer(b"x" * 50, 10).parts[0][:1]) == (b"abc", b"\x01")
+    wishes = {b"identity, deflate, gzip": True, b"identity": False, b"identity,deflate": False}
+    for accepted, deflates in wishes.items():
+        question = asked("ModelInfer", b"application/grpc", grpc_encoding=b"deflate", grpc_accept_encoding=accepted)
+        assert (question.deflates, (b"grpc-encoding", b"gzip") in question.head) == (deflates, deflates)
     with pytest.raises(UnknownCompression, match="supported are gzip, deflate and identity") as refused:
         asked("ModelInfer", b"application/grpc", grpc_encoding=b"br")
     refusal = question.kind.refuse(refused.value)
