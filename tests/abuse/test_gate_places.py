@@ -12,6 +12,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from core.operations import ModelRef
@@ -21,11 +22,14 @@ from handler.aws import Function
 from handler.edge import admission
 from handler.edge.app import App
 from handler.edge.gate import identity
+from handler.edge.gate.view import not_permitted
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from tests.handler.edge.client import ROOT
 from tests.support.asgi import application
+from tests.support.connect_client import STREAM, WEB, envelope, judged
 from tests.support.gated import KEYS, Reply, ask, line
+from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,6 +258,19 @@ def test_a_name_in_a_message_is_checked(some: App, service: str, method: str, me
     other = message.SerializeToString().replace(b"iris", b"nope")
     reply = ask(some, "POST", name, {"x-api-key": "dgm_some", "content-type": "application/proto"}, other)
     assert (reply.status, reply.json()["code"]) == (403, "permission_denied")
+
+
+@pytest.mark.parametrize("kind", [STREAM, WEB])
+def test_a_name_in_a_message_of_a_stream_is_checked(some: App, kind: str) -> None:
+    """The error belongs to its own request: the other requests of the stream have their answers."""
+    x = raw("x", "FP32", np.array([1, 2.5], np.float32))
+    names = {"1": "half_plus_three", "2": "iris", "3": "half_plus_three"}
+    body = envelope(*(question(name, x, id=number).SerializeToString() for number, name in names.items()))
+    reply = ask(some, "POST", f"/{OIP}/ModelStreamInfer", {"x-api-key": "dgm_some", "content-type": kind}, body)
+    outcome = judged(reply.status, reply.headers, reply.body)
+    answers = [oip.ModelStreamInferResponse.FromString(message) for message in outcome.messages]
+    found = {answer.infer_response.id: answer.error_message for answer in answers}
+    assert (outcome.code, found) == (None, {"1": "", "2": not_permitted("iris").message, "3": ""})
 
 
 @pytest.mark.parametrize("body", [{"model": "iris"}, {"model": "iris-1"}, {"model": "nope"}])

@@ -180,9 +180,12 @@ class MessageCodec:
     def instead(self, error: ServingError) -> Any:
         """Returns the method's answer in place of the error; None if the call fails with it.
 
-        A refusal of the gate ends every call with its code, which clients and proxies know.
+        A refusal of the gate ends the call with its code, which clients and proxies know. In a stream of requests, the
+        refusal of a model belongs to its own request.
         """
-        instead = None if isinstance(error, Unauthenticated | NotPermitted) else self._method.rpc.instead
+        one_by_one = self._method.form is Form.EXCHANGE
+        ends = isinstance(error, Unauthenticated if one_by_one else Unauthenticated | NotPermitted)
+        instead = None if ends else self._method.rpc.instead
         self.refused = True
         message = None if instead is None else instead(self._recognised(), error)
         return None if message is None else self._written(message)
