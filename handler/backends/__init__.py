@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol
 
-from core.errors import ModelNotLoadable, shown
+from core.errors import InvalidInput, ModelNotLoadable, shown
 from core.operations import Batching, ModelSpec
 from core.ports import Model
 from core.records import NamedTuple
@@ -37,6 +37,10 @@ BACKENDS: Final = {
 PIPELINE: Final = BACKENDS["pipeline"].marker
 EXPECTED: Final = " or ".join(", ".join(backend.marker for backend in BACKENDS.values()).rsplit(", ", 1))
 """The markers, for messages."""
+
+
+class SeveralAnswers(InvalidInput):
+    """A model has more than the one answer that was asked for."""
 
 
 class PipelinePart(Protocol):

@@ -36,10 +36,10 @@ from weakref import finalize
 
 import numpy as np
 
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
+from core.errors import ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import Source, forks, model_module, model_spec
+from handler.backends import SeveralAnswers, Source, forks, model_module, model_spec
 from handler.backends.python_outputs import Returned
 from handler.backends.runs import beside, check
 from handler.settings import Settings
@@ -189,7 +189,7 @@ class PythonModel:
         """Returns the refusal of a second answer. A stream is possible if predict itself has `yield`."""
         if self.stream is None:
             return self._returned.wrong("predict returned a generator of several answers; to stream them, yield them")
-        return InvalidInput(f"model {shown(self.spec.name)} returns more than one answer: request a stream")
+        return SeveralAnswers(f"model {shown(self.spec.name)} returns more than one answer: request a stream")
 
     def _stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]

@@ -12,7 +12,7 @@ from core.checks import fitting
 from core.errors import InvalidInput, ServingError, located, shown
 from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec
-from handler.backends import PipelinePart
+from handler.backends import PipelinePart, SeveralAnswers
 
 draw: Callable[[], float] = random
 """Draws a number, uniform in [0, 1). It decides which branch of a split answers."""
@@ -48,7 +48,12 @@ class ModelCall(NamedTuple):
             if tensor.name != name:
                 tensor = tensor.renamed(name)
             feed[name] = tensor if spec is None else fitting(tensor, spec, self.part.model.spec)
-        made = self.part.model.predict(feed, [output.name for output in self.outputs], parameters)
+        model = self.part.model
+        try:
+            made = model.predict(feed, [output.name for output in self.outputs], parameters)
+        except SeveralAnswers:  # its text recommends a stream, which a pipeline does not have
+            text = f"model {shown(model.spec.name)} returns more than one answer; a pipeline takes exactly one"
+            raise SeveralAnswers(text) from None
         for tensor, output in zip(made, self.outputs, strict=True):
             name = output.tensor
             tensors[name] = tensor if tensor.name == name else tensor.renamed(name)

@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, TimedOut
+from handler.backends import SeveralAnswers
 from handler.backends.pipeline import abreast, steps
 from handler.backends.runs import CURRENT, Run
 from handler.settings.checked import Wrong
@@ -248,6 +249,15 @@ def test_an_error_names_its_step_and_keeps_its_kind(kind: type[Exception]) -> No
             asked(model, given("x", 1))
     assert bad.counted == [False, False]
     assert model.steps() == ()
+
+
+def test_a_model_with_several_answers_is_refused_without_the_advice_to_request_a_stream() -> None:
+    """A pipeline has one answer, and would refuse the stream, too."""
+    bad = refuse(SeveralAnswers("model 'bad' returns more than one answer: request a stream"))
+    model = pipeline({"steps": [step("bad", {"i0": "x"}, {"o0": "y"})]}, parts(bad))
+    expected = "^step 'bad': model 'bad' returns more than one answer; a pipeline takes exactly one$"
+    with pytest.raises(SeveralAnswers, match=expected):
+        asked(model, given("x", 1))
 
 
 def test_a_shape_that_only_a_request_shows_is_refused_at_its_step() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from core.dtype import DATATYPES
-from core.errors import InvalidInput, ModelFailed
+from core.errors import ModelFailed
 from core.tensor import Tensor
-from handler.backends import Source, python
+from handler.backends import SeveralAnswers, Source, python
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
@@ -54,7 +54,7 @@ def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
     counts = model(tmp_path, COUNTS)
     (y,) = counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([1]))}, ["y"], {})
     assert y.array.tolist() == [0]
-    with pytest.raises(InvalidInput, match=r"model 'm' returns more than one answer: request a stream"):
+    with pytest.raises(SeveralAnswers, match=r"model 'm' returns more than one answer: request a stream"):
         counts.predict(INPUTS, [], {})
     with pytest.raises(ModelFailed, match="predict yielded nothing"):
         counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([0]))}, [], {})
@@ -102,7 +102,7 @@ def test_what_fails_between_two_answers_is_the_models_failure(tmp_path: Path) ->
     nothing = model(tmp_path, "def predict(inputs, _):\n    yield None\n    yield {'y': inputs['n']}")
     with pytest.raises(ModelFailed, match="returned NoneType, not a dict of arrays"):
         next(asked(nothing))
-    with pytest.raises(InvalidInput, match="returns more than one answer"):
+    with pytest.raises(SeveralAnswers, match="returns more than one answer"):
         nothing.predict(INPUTS, [], {})
 
 
