@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ServerBusy
-from core.wire import REQUEST_ID, HttpResponse, HttpStream, Part
+from core.wire import REQUEST_ID, Header, HttpResponse, HttpStream, Part
 from handler.edge.exchange import Receive, Room, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
 from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
@@ -84,10 +84,13 @@ class AtOnce:
             return False
         if type(answer) is not HttpResponse or (size := answer.length) > most:
             return partial(self._send, answer, record)
-        more = [*tools.clock.headers(timing), (REQUEST_ID, record.request_id)]
-        if not answer.trailers:
-            more.append((b"content-length", b"%d" % size))
+        more: list[Header] = [*tools.clock.headers(timing), (REQUEST_ID, record.request_id)]
         record.answered(answer)
+        if answer.trailers:
+            answer = HttpResponse(answer.status, answer.headers, answer.parts, (*answer.trailers, *more))
+            more = []
+        else:
+            more.append((b"content-length", b"%d" % size))
         record.sent, parts = (0, ()) if record.method == "HEAD" else (size, answer.parts)
         write(answer, more, parts)
         tools.observer.end(record)

@@ -221,15 +221,15 @@ async def refuse_websocket(receive: Receive, send: Send) -> None:
 async def answer(
     response: HttpResponse, method: str, send: Send, more: tuple[Header, ...] = (), flight: Flight = NO_LIMIT
 ) -> None:
-    """Sends a whole answer, to HEAD without its body. `more`: further headers."""
+    """Sends a whole answer, to HEAD without its body. `more`: further headers, or trailers if the answer has some."""
     parts = response.parts
     size = sum(map(len, parts))
-    headers = [*response.headers, *more]
+    headers = [*response.headers]
     start = {"type": "http.response.start", "status": response.status, "headers": headers}
     if response.trailers:
         start["trailers"] = True  # proxies send none behind a body whose length is known to be 0
     else:
-        headers.append((b"content-length", b"%d" % size))
+        headers += (*more, (b"content-length", b"%d" % size))
     await send(start)
     if size > PIECE and method != "HEAD":
         with flight.holding(size):
@@ -240,7 +240,7 @@ async def answer(
         body = b"" if method == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)
     await send({"type": "http.response.body", "body": body})
     if response.trailers:
-        await follow(response.trailers, send)
+        await follow((*response.trailers, *more), send)
 
 
 async def follow(trailers: tuple[Header, ...], send: Send) -> None:

@@ -115,6 +115,21 @@ def test_a_call_with_too_many_metadata_is_refused(remote: Remote) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [2, 40_000], ids=["at once", "by ASGI"])
+def test_the_id_and_the_times_of_a_call_are_in_its_trailing_metadata(remote: Remote, size: int) -> None:
+    """In a stream, too, and as over `--grpc-port`, whose initial metadata have neither."""
+    body = question("half_plus_three", raw("x", "FP32", np.zeros(size, np.float32))).SerializeToString()
+    mine = {"timeout": 30, "metadata": [("x-request-id", "mine")]}
+    _, unary = remote.call("ModelInfer").with_call(body, **mine)
+    stream = remote.channel.stream_stream(f"/{OIP}/ModelStreamInfer")(iter([body]), **mine)
+    assert len([*stream]) == 1
+    for call in (unary, stream):
+        head, trailers = dict(call.initial_metadata()), dict(call.trailing_metadata())
+        assert not {"x-request-id", "server-timing"} & {*head}
+        assert trailers["x-request-id"] == "mine"
+        assert "infer;dur=" in trailers["server-timing"]
+
+
 def test_a_client_that_does_not_ask_for_trailers_has_them(server: Server) -> None:
     """Some clients of gRPC leave out the header for it. The status of their calls is in the trailers."""
     with Http2(int(server.netloc.rpartition(":")[2])) as client:

@@ -117,9 +117,11 @@ class RemoteCall:
 
     async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
         """Answers until every message is answered, or the client has left. `left`: ends when it has."""
-        headers = [*self._question.head, exchange.UNBUFFERED, *self._tools.clock.headers(self._timing)]
+        headers, is_native = [*self._question.head, exchange.UNBUFFERED], self._question.kind.native
+        if not is_native:
+            headers += self._tools.clock.headers(self._timing)
         start = {"type": "http.response.start", "status": 200, "headers": headers}
-        await send(start | {"trailers": True} if self._question.kind.native else start)
+        await send(start | {"trailers": True} if is_native else start)
         if isinstance(self._tools.dispatcher, Inline):  # it has all parts at once
             left.close()
             await self._tell_all(body, send)
@@ -162,7 +164,8 @@ class RemoteCall:
         kind = self._question.kind
         await send({"type": "http.response.body", "body": kind.last(failure, own_id())})
         if kind.native:
-            await exchange.follow(kind.trailers(failure, own_id()), send)
+            more = self._tools.clock.headers(self._timing)
+            await exchange.follow((*kind.trailers(failure, own_id()), *more), send)
 
     async def _answers(self, body: "Part | Incoming", tell: Tell) -> None:
         if isinstance(body, Incoming):
@@ -233,6 +236,7 @@ class RemoteCall:
 
     def _answered(self, codec: "EnvelopeCodec", timing: Timing) -> Awaitable[Any]:
         works(codec, timing)
+        self._timing = timing  # the last one stands in gRPC's trailers
         job: Job[Any] = Job(codec, self._models, timing)
         rpc = self._question.method.rpc
         return guarded(self._tools.dispatcher.answer(job, rpc.waits), codec, rpc.name)

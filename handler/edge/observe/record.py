@@ -89,15 +89,18 @@ class Record:
         self.status = _code(answer.trailers) if answer.trailers else answer.status
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        """Passes a message of ASGI on."""
+        """Passes a message of ASGI on, with the id in the headers, or in the trailers of a call of gRPC."""
         if message["type"] == "http.response.start":
-            # The status of a call of gRPC is in its trailers, unless its client leaves before.
-            self.status = CANCELLED if message.get("trailers") else message["status"]
-            message["headers"] = [*message["headers"], (REQUEST_ID, self.request_id)]
+            if message.get("trailers"):
+                self.status = CANCELLED  # the status of a call of gRPC follows, unless its client leaves before
+            else:
+                self.status = message["status"]
+                message["headers"] = [*message["headers"], (REQUEST_ID, self.request_id)]
         elif "body" in message:
             self.sent += len(message["body"])
         elif message["type"] == TRAILERS:
             self.status = _code(message["headers"])
+            message["headers"] = [*message["headers"], (REQUEST_ID, self.request_id)]
         passed: Awaitable[None] = self._send(message)
         return passed
 

@@ -96,7 +96,7 @@ def over_asgi(app: Any, own: str) -> Found:
     headers = {"x_request_id": own, "te": "trailers"}
     sent = asyncio.run(native(app, envelope(named("nobody")), headers))
     trailers = {name.decode(): value.decode() for name, value in sent[-1]["headers"]}
-    details, head = trailers.pop(DETAILS, None), dict(sent[0]["headers"])[b"x-request-id"].decode()
+    details, head, _ = trailers.pop(DETAILS, None), trailers.pop("x-request-id"), trailers.pop("server-timing")
     return head, status_details(details, trailers["grpc-status"], trailers["grpc-message"]), trailers
 
 
