@@ -16,6 +16,8 @@ Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 REQUEST_ID: Final = b"x-request-id"
+RETRY_SOON: Final[Header] = (b"retry-after", b"1")
+"""The header of a 503 that may pass by itself, without a forecast of when."""
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"
 """The member of an error in JSON with the id that the client has sent."""
@@ -173,9 +175,9 @@ class HttpResponse(NamedTuple):
         return sum(map(len, self.parts))
 
 
-def json_answer(value: Any, status: int = 200) -> HttpResponse:
-    """Returns a value as an answer in JSON."""
-    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
+def json_answer(value: Any, status: int = 200, *more: Header) -> HttpResponse:
+    """Returns a value as an answer in JSON. `more`: further headers."""
+    return HttpResponse(status, (JSON, *more), (jsonio.dumps(value),))
 
 
 class HttpStream(NamedTuple):

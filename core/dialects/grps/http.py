@@ -13,6 +13,7 @@ from core.encoding import jsonio
 from core.errors import InvalidInput, ServingError
 from core.wire import (
     JSON,
+    RETRY_SOON,
     AnyReply,
     Call,
     Decode,
@@ -67,7 +68,14 @@ def _done(_: Any) -> HttpResponse:
 
 
 def _ready(_: Call) -> tuple[ops.Operation, Reply]:
-    return ops.ServerReady(), lambda result: answer(SUCCESS if result.ready else unready(result.reason))
+    return ops.ServerReady(), _readiness
+
+
+def _readiness(result: ops.Readiness) -> HttpResponse:
+    if result.ready:
+        return answer()
+    refusal = answer(unready(result.reason))
+    return refusal._replace(headers=(*refusal.headers, RETRY_SOON))
 
 
 def _server(_: Call) -> tuple[ops.Operation, Reply]:

@@ -14,6 +14,7 @@ from core.encoding import jsonio
 from core.errors import Fault, ServingError
 from core.wire import (
     JSON,
+    RETRY_SOON,
     Call,
     Dialect,
     HttpResponse,
@@ -90,8 +91,9 @@ def _ready(_: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _health(result: ops.Readiness) -> HttpResponse:
-    text = "" if result.ready else result.reason
-    return HttpResponse(200 if result.ready else 503, (TEXT,), (f"{text}\n".encode(errors="replace"),))
+    if result.ready:
+        return HttpResponse(200, (TEXT,), (b"\n",))
+    return HttpResponse(503, (TEXT, RETRY_SOON), (f"{result.reason}\n".encode(errors="replace"),))
 
 
 def _version(_: Call) -> tuple[ops.Operation, Reply]:

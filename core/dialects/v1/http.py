@@ -15,6 +15,7 @@ from core.errors import ModelNotFound, ServingError, VersionNotFound, escaped
 from core.operations import State
 from core.wire import (
     JSON,
+    RETRY_SOON,
     Call,
     Decode,
     HttpResponse,
@@ -101,7 +102,7 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
         told: dict[str, Any] = {} if dialect == "tfs" else {"name": reference.name, "ready": result.ready}
         if dialect != "kserve":
             told["model_version_status"] = _versions(result.versions)
-        return json_answer(told, 200 if result.ready or dialect == "tfs" else 503)
+        return json_answer(told) if result.ready or dialect == "tfs" else json_answer(told, 503, RETRY_SOON)
 
     return ops.ModelStatus(reference), reply
 

@@ -14,6 +14,7 @@ from core.errors import InvalidInput, shown
 from core.statistics import Statistics
 from core.tensor import TensorSpec
 from core.wire import (
+    RETRY_SOON,
     AnyReply,
     Call,
     Decode,
@@ -69,7 +70,7 @@ def _health(result: ops.Readiness) -> HttpResponse:
     # Both members on both paths: kserve's client reads "live" and "ready", the specification's text has "live" twice.
     if result.ready:
         return json_answer({"live": True, "ready": True})
-    return json_answer({"live": True, "ready": False, "error": result.reason}, 503)
+    return json_answer({"live": True, "ready": False, "error": result.reason}, 503, RETRY_SOON)
 
 
 def _server(_: Call) -> tuple[ops.Operation, Reply]:
@@ -90,7 +91,7 @@ def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
             return json_answer({"name": name, "ready": True})
         told = {"state": result.state, "reason": result.reason}
         error = f"model {shown(name)} is not ready: {result.reason}"
-        return json_answer({"name": name, "ready": False, **told, "error": error}, 503)
+        return json_answer({"name": name, "ready": False, **told, "error": error}, 503, RETRY_SOON)
 
     return ops.ModelReady(infer.ref(call)), reply
 

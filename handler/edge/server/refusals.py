@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from core.dialects import refusing
 from core.errors import InvalidInput, NotSupported, ServingError, TimedOut, TooLarge
-from core.wire import JSON, HttpError, Part
+from core.wire import JSON, RETRY_SOON, HttpError, Part
 from handler.edge.exchange import Receive, Scope, Send, path_of
 
 MOST_HEADERS: Final = 256
@@ -98,7 +98,7 @@ LATE: Final = Refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in
 CROWDED: Final = Refusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "too many connections are open: try again, or raise DRAGOMAN_CONNECTIONS",
-    (b"retry-after", b"1"),
+    RETRY_SOON,
 )
 TO_SILENT: Final = (LATE, CROWDED)
 """Refusals of clients that send nothing, or of which there are too many: nothing is read after them."""

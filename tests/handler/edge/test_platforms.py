@@ -188,6 +188,7 @@ def test_mlflows_clients_read_its_errors(start: Start, base: Path) -> None:
     missing = start(DRAGOMAN_PLATFORM="mlflow", DRAGOMAN_REPOSITORY=str(base / "nothing"))
     unready = missing.call("GET", "/ping")
     assert (unready.status, unready.body) == (503, b"the repository is not a directory: check DRAGOMAN_REPOSITORY\n")
+    assert unready.headers["retry-after"] == "1"
 
 
 def test_a_snapshot_waits_for_the_models_that_are_preloaded(

@@ -55,6 +55,7 @@ def test_who_is_not_ready_is_unavailable() -> None:
     assert told(response, 503) == {
         "status": {"code": 503, "msg": "Service Unavailable: set offline", "status": "FAILURE"}
     }
+    assert (b"retry-after", b"1") in response.headers
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -294,6 +294,7 @@ def test_a_models_status_has_both_protocols_keys(
         expected["model_version_status"] = [listed_as("10", "AVAILABLE"), listed_as("1", "AVAILABLE")]
     assert told(response) == expected
     assert response.status == (200 if ready or not kserve else 503)
+    assert ((b"retry-after", b"1") in response.headers) is (response.status == 503)
 
 
 @pytest.mark.parametrize("place", ["versions/1", "labels/stable"])

@@ -89,12 +89,13 @@ SIGNED_METADATA = METADATA | {"parameters": SIGNED}
 def test_a_route_asks_an_operation_and_answers_its_result(
     request_line: str, body: bytes, operation: ops.Operation, result: Any, answer: Any
 ) -> None:
-    """A server or model that is not ready is 503; metadata mark any rank and optional inputs by parameters."""
+    """What is not ready is 503, with Retry-After; metadata mark any rank and optional inputs by parameters."""
     found, reply = ask(*request_line.split(), body)
     assert found == operation
     response = reply(result)
     assert told(response) == answer
     assert response.status == (503 if result is NOT_READY else 200)
+    assert ((b"retry-after", b"1") in response.headers) is (result is NOT_READY)
 
 
 def test_the_configuration_has_the_batching_of_a_model() -> None:
