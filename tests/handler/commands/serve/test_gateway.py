@@ -71,7 +71,7 @@ def ask(
 
 def test_a_request_goes_through_the_function_and_back(api: Gateway) -> None:
     """JSON, binary tensors, gzip, a query, and the refusals of the function itself."""
-    assert ask(api, "GET", "/v2/health/live")[::2] == (200, b'{"live":true,"ready":true}')
+    assert ask(api, "GET", "/v2/health/live")[::2] == (200, b'{"live":true}')
     assert ask(api, "HEAD", "/v2/health/live")[::2] == (200, b"")
     status, headers, body = ask(api, "POST", INFER, BODY, content_type="application/json")
     assert (status, headers["content-type"]) == (200, "application/json")
@@ -98,7 +98,7 @@ def test_what_is_not_below_the_stage_is_the_gateways(api: Gateway) -> None:
     """A REST API has its own answer; the stage of the HTTP API is not in the path."""
     status, _, body = ask(api, "GET", "/v2/health/live", prefix="/prod" if api._api.prefix else "")
     rest = (403, b'{"message": "Missing Authentication Token"}')
-    assert (status, body) == (rest if api._api.prefix else (200, b'{"live":true,"ready":true}'))
+    assert (status, body) == (rest if api._api.prefix else (200, b'{"live":true}'))
     if api._api.prefix:
         assert ask(api, "GET", "uction/v2/health/live")[0] == 403  # /Produ...
 
