@@ -44,14 +44,13 @@ class BoundedHttp(WatchedHttp):
         super().__init__(config, server_state, app_state, _loop)
         self.ws_protocol_class = None
         self.limits = self.bounds or limits()
-        self.url = b""
+        self.url = self._declined = b""
         self.headers = []
         self.head = self.received = 0
         self.seen = None
         self.since = 0.0
         self._fed = self._left = self._unread = self._resumed = 0
         self._notes = HeadNotes()
-        self._declined = b""
         self._lingers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -171,7 +170,8 @@ class BoundedHttp(WatchedHttp):
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserInvalidMethodError:
-                self.refuse(refusals.of_method(data))
+                refusal, self.url = refusals.of_method(data)
+                self.refuse(refusal)
             except httptools.HttpParserError:
                 self.logger.debug("Invalid HTTP request received.")
                 self.refuse(refusals.MALFORMED)
@@ -233,14 +233,14 @@ class BoundedHttp(WatchedHttp):
 
     def _odd_headers_complete(self, version: str) -> None:
         self.expect_100_continue = self._notes.expects and version != "1.0"  # RFC 9110 10.1.1
-        app, refusal = self.app, self._refusal(version)
+        app, url, refusal = self.app, self.url, self._refusal(version)
         if refusal is not None:
             self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests
             self.url = b"/"  # perhaps the URL cannot be parsed
         try:
             self.begin()
         finally:
-            self.app = app
+            self.app, self.url = app, url  # the parser may still refuse the head
         if version == "1.0":
             self.cycle.send = refusals.Unframed(self.cycle).send  # type: ignore[method-assign] # of this request alone
 

@@ -10,8 +10,8 @@ from core.wire import JSON, RETRY_SOON, HttpError, Part
 from handler.edge.exchange import Receive, Scope, Send, path_of
 
 MOST_HEADERS: Final = 256
-METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ ")
-"""Matches a method: RFC 9110 permits any token, and HTTP/1.1's parser knows those that are registered."""
+METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ (\S*)")
+"""Matches a method, which is any token in RFC 9110, and a URL. HTTP/1.1's parser knows the registered methods."""
 HOST: Final = re.compile(
     rb"(?:(?:[\w.~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+|\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|\[v[\w.~!$&'()*+,;=:-]+\])"
     rb"(?::0*+(?:[0-9]{0,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
@@ -128,9 +128,13 @@ def too_long(url: bytes, most: int) -> Refusal:
     return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told)
 
 
-def of_method(head: Part) -> Refusal:
-    """Returns the refusal of a head without a known method: bytes that no method can have are not HTTP at all."""
-    return OTHER_METHOD if METHOD.match(head) else MALFORMED
+def of_method(head: Part) -> tuple[Refusal, bytes]:
+    """Returns the refusal of a head without a known method, and its URL.
+
+    Bytes that no method can have are not HTTP at all, and do not have a URL.
+    """
+    found = METHOD.match(head)
+    return (MALFORMED, b"") if found is None else (OTHER_METHOD, bytes(found[1]))
 
 
 class Unframed:

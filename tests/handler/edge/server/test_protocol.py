@@ -95,10 +95,13 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...
     assert not got or b"\r\nconnection: close\r\n" in got
 
 
-@pytest.mark.parametrize(("path", "member"), [("/", "error"), ("/v1/models/m", "error"), ("/grps/v1/x", "status")])
+@pytest.mark.parametrize(("path", "member"), [
+    ("/", "error"), ("/v1/models/m", "error"), ("/grps/v1/x", "status"), ("/v1/embeddings", "error"),
+])  # fmt: skip
 @pytest.mark.parametrize(("line", "more", "code"), [
     ("GET {}", "A: " + "x" * 1000, 431), ("GET {}", "A: " + "x" * 300_000, 431), ("GET {}?" + "x" * 1000, "", 414),
     ("POST {}", "Content-Length: 9", 408), ("GET {}", "Host: y", 400), ("POST {}", "Upgrade: websocket", 403),
+    ("FOO {}", "", 501), ("post {}", "", 501), ("POST {}", "Transfer-Encoding: gzip", 400),
 ])  # fmt: skip
 def test_a_refusal_has_the_format_of_its_paths_protocol(
     port: int, path: str, member: str, line: str, more: str, code: int
@@ -110,12 +113,14 @@ def test_a_refusal_has_the_format_of_its_paths_protocol(
     told = json.loads(got.partition(b"\r\n\r\n")[2])
     assert (status(got), [*told]) == (code, [member])
     assert member == "error" or told["status"] == {"code": code, "msg": told["status"]["msg"], "status": "FAILURE"}
+    assert isinstance(told[member], str) is (path in ("/", "/v1/models/m"))
 
 
 @pytest.mark.parametrize(("line", "more", "code", "name"), [
     ("GET {}", "A: " + "x" * 1000, 431, "resource_exhausted"), ("GET {}?" + "x" * 1000, "", 414, "resource_exhausted"),
     ("POST {}", "Content-Length: 9", 408, "deadline_exceeded"), ("GET {}", "Host: y", 400, "invalid_argument"),
-    ("POST {}", "Transfer-Encoding: gzip, chunked", 501, "unimplemented"),
+    ("POST {}", "Transfer-Encoding: gzip, chunked", 501, "unimplemented"), ("FOO {}", "", 501, "unimplemented"),
+    ("POST {}", "Transfer-Encoding: xchunked", 400, "invalid_argument"),
 ])  # fmt: skip
 def test_a_refusal_of_a_remote_call_is_connects(port: int, line: str, more: str, code: int, name: str) -> None:
     """Its clients show the message of such an object alone."""
