@@ -1,7 +1,7 @@
 """Finds the route of a path in the table of a dialect."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -11,6 +11,12 @@ from core.wire import Dialect, HttpError, MethodNotAllowed, Route, RouteNotFound
 LABEL: Final = "label"
 """The placeholder whose values may hold any character."""
 COLON: Final = re.compile("%3[aA]")
+
+
+def has_route(path: str, dialects: Iterable[Dialect]) -> bool:
+    """Decides whether the dialect that owns a path has a route there, whatever its method."""
+    owner = next((dialect for dialect in dialects if dialect.owns(path)), None)
+    return owner is not None and Router(owner).has(path)
 
 
 class Router:
@@ -31,6 +37,11 @@ class Router:
     def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
         return self._find(method, path, self._segments(path))
+
+    def has(self, path: str) -> bool:
+        """Decides whether a path has a route, whatever its method."""
+        segments = self._segments(path)
+        return any(self._match(pattern, segments) is not None for pattern, _ in self._routes.get(len(segments), ()))
 
     def _segments(self, path: str) -> list[str]:
         with_slash = self._is_exact or (self._verbs and ":" in path)

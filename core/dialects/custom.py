@@ -49,22 +49,27 @@ class Request(NamedTuple):
     body: bytes
 
 
+def takers(method: str, models: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the models that take a method. `models`: by name, the methods that each accepts."""
+    wanted = "GET" if method == "HEAD" else method
+    return [name for name, methods in models.items() if wanted in methods]
+
+
 def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
     """Returns the route of a path that models have declared. `models`: by name, the methods that each accepts there.
 
     A model that accepts GET is asked so for HEAD. The query can name another model, which looks at the method itself.
     Raises MethodNotAllowed.
     """
-    wanted = "GET" if method == "HEAD" else method
-    takers = [name for name, methods in models.items() if wanted in methods]
-    if not takers:
+    names = takers(method, models)
+    if not names:
         raise not_allowed(method, path, {each for methods in models.values() for each in methods})
 
     def decode(call: Call) -> tuple[Custom, AnyReply]:
         request = _request(call.request)
-        ref = ModelRef(request.query.get("model") or _only(path, takers), dashed=True)
+        ref = ModelRef(request.query.get("model") or _only(path, names), dashed=True)
         if method == "HEAD":
-            return Custom(ref, request._replace(method=wanted)), partial(answer, is_head=True)
+            return Custom(ref, request._replace(method="GET")), partial(answer, is_head=True)
         return Custom(ref, request), answer
 
     return Route(method, path, decode, "", Waits.LONG, Right.INFER)

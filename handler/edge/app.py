@@ -134,7 +134,8 @@ class App:
         scope, timing, path = visitor.scope, record.timing, destination.path
         calls = self._calls() if destination.is_rpc else None
         may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
-        if may_be_a_models and await self.rest.custom(path, visitor, timing.deadline):
+        models = await self.rest.custom(path, visitor, timing.deadline) if may_be_a_models else {}
+        if models and not self._elsewhere.keeps(scope["method"], path, models):
             record.protocol = "custom"
             await self.rest.serve(destination, DIALECTS[0], visitor, receive, send)
         elif calls is not None:

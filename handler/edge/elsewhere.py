@@ -6,7 +6,7 @@ that does not exist, as scanners try them, does not import it either.
 """
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -86,6 +86,17 @@ class Elsewhere:
         except ServingError as error:
             answer = self._refusal(error, scope, path)
         await exchange.answer(answer, scope["method"], send)
+
+    def keeps(self, method: str, path: str, models: Mapping[str, Sequence[str]]) -> bool:
+        """Decides whether the site answers at a path that models have named.
+
+        Its pages stay unless one of the models takes the method. `models`: by name, the methods that each accepts.
+        """
+        if not self._settings.site or method not in SAFE or not may_have(path):
+            return False
+        from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
+
+        return not custom.takers(method, models)
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the site answer. A page takes a turn until it was made: its client may be slow to read."""

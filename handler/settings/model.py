@@ -279,6 +279,10 @@ def _http(value: Any) -> CustomPath | None:
     path = members.get("path")
     if not isinstance(path, str) or not path.startswith("/") or path == "/":
         raise Wrong("http.path", path, "a path such as /v1/chat/completions")
+    from core import dialects, router  # noqa: PLC0415 - for models whose settings name a path
+
+    if router.has_route(path, dialects.DIALECTS):
+        raise Wrong("http.path", path, "a path without a route of a protocol, which would answer instead")
     methods = texts(members.get("methods", ["POST"]), "http.methods")
     if not methods or not set(methods) <= set(METHODS):
         raise Wrong("http.methods", list(methods), f"some of {', '.join(METHODS)}")

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from core.dialects import GRPS, V1, V2
+from core.dialects import DIALECTS, GRPS, V1, V2
 from core.operations import ServerLive
-from core.router import Router
+from core.router import Router, has_route
 from core.wire import Call, Dialect, MethodNotAllowed, Route, RouteNotFound, Surface, headers_of, status_of
 
 
@@ -116,3 +116,12 @@ def test_only_a_label_holds_a_slash(path: str) -> None:
     """An encoded slash separates nothing."""
     with pytest.raises((RouteNotFound, MethodNotAllowed)):
         LABELS.find_encoded("POST", path)
+
+
+@pytest.mark.parametrize(("path", "found"), [
+    ("/v2/health/live", True), ("/V1/models/", True), ("/v1/models/m:predict", True), ("/v1/embeddings", True),
+    ("/v1/chat/completions", False), ("/v1/embeddings/x", False), ("/grps/v1/health/live/", False), ("/docs", False),
+])  # fmt: skip
+def test_a_path_has_a_route_whatever_its_method(path: str, *, found: bool) -> None:
+    """The first protocol that owns the path decides."""
+    assert has_route(path, DIALECTS) is found

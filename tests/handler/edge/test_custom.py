@@ -200,6 +200,19 @@ def test_head_works_where_get_does(app: App) -> None:
     assert b"".join(sent["body"] for sent in head[1:]) == b""
 
 
+def test_a_page_of_the_site_stays_for_the_methods_that_no_model_takes(folder: Path) -> None:
+    """A model can have the page's path, for POST or for GET."""
+    add(folder, "hides", path="/docs")
+    add(folder, "takes", path="/openapi.json", methods=["GET"])
+    with closing(make(folder)) as app:
+        start, body = ask(app, "GET", "/docs")[:2]
+        assert (start["status"], b"<html" in body["body"]) == (200, True)
+        assert ask(app, "HEAD", "/docs")[0]["status"] == 200
+        assert told(ask(app, "POST", "/docs", {}))[1]["path"] == "/docs"
+        assert told(ask(app, "DELETE", "/docs"))[0] == 405
+        assert told(ask(app, "GET", "/openapi.json"))[1]["path"] == "/openapi.json"
+
+
 def test_a_model_without_the_function_says_so(folder: Path) -> None:
     """A model without the function http(request) answers its path with a 501."""
     add(folder, "empty", "def predict(inputs, parameters):\n    return inputs", path="/empty")
@@ -320,6 +333,10 @@ def test_the_settings_say_where_a_model_answers() -> None:
     ('{"path": "a"}', "http.path is 'a'; expected a path such as /v1/chat/completions"),
     ('{"path": "/"}', "http.path is '/'"),
     ("{}", "http.path is null"),
+    ('{"path": "/v2/health/live"}', "http.path is '/v2/health/live'; expected a path without a route of a protocol"),
+    ('{"path": "/V1/models/"}', "http.path is '/V1/models/'; expected a path without"),
+    ('{"path": "/v1/embeddings"}', "http.path is '/v1/embeddings'; expected a path without"),
+    ('{"path": "/grps/v1/infer/predict", "methods": ["GET"]}', "http.path is '/grps/v1/infer/predict'; expected"),
     ('{"path": "/a", "methods": []}', "http.methods is \\[\\]; expected some of GET, POST"),
     ('{"path": "/a", "methods": ["get"]}', "http.methods is \\['get'\\]"),
     ('{"path": "/a", "method": "GET"}', "http.method is 'GET'; expected no such key"),
