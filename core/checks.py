@@ -91,6 +91,13 @@ def _shape_text(spec: TensorSpec) -> str:
     return "of any rank" if spec.shape is None else str(list(spec.shape))
 
 
+def _check_empty(tensors: Sequence[Tensor]) -> None:
+    """Raises TooMany for tensors without elements of which the model could make too much."""
+    empty = [tensor.shape for tensor in tensors if not tensor[2].size]  # of `texts`, or `array`
+    if len(empty) > 1:
+        check_empty_together(empty)
+
+
 def _checked_inputs(
     tensors: Sequence[Tensor], spec: ops.ModelSpec, wanted: Sequence[ops.RequestedOutput]
 ) -> dict[str, Tensor]:
@@ -99,9 +106,8 @@ def _checked_inputs(
     given = {tensor.name: tensor for tensor in tensors}
     if len(given) != len(tensors):
         raise InvalidInput(f"input {shown(_twice([tensor.name for tensor in tensors]))} is given twice")
-    empty = [tensor.shape for tensor in tensors if not tensor[2].size]  # of `texts`, or `array`
-    if len(empty) > 1:
-        check_empty_together(empty)
+    if len(tensors) > 1:
+        _check_empty(tensors)
     if spec.inputs is None:
         return given
     missing = [expected for expected in spec.inputs if expected.name not in given]

@@ -15,9 +15,9 @@ Header = tuple[bytes, bytes]
 Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
-REQUEST_ID: Final = b"x-request-id"
 RETRY_SOON: Final[Header] = (b"retry-after", b"1")
 """The header of a 503 that may pass by itself, without a forecast of when."""
+REQUEST_ID: Final = b"x-request-id"
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"
 """The member of an error in JSON with the id that the client has sent."""
