@@ -29,8 +29,8 @@ MOST_EMPTY_ROWS: Final = 65_536
 """The most rows of a tensor without elements: [N, 0] in a few bytes would be N rows of an answer."""
 MOST_EMPTY: Final = 4 * 1024 * 1024
 """The most elements that its axes would have without the 0: a model that sums over that axis answers with so many."""
-MOST_FROM_EMPTY: Final = 16 * 1024 * 1024
-"""The most elements of a product of two tensors without elements, over their axes of 0, as of two matrices."""
+MOST_FROM_EMPTY: Final = 64 * 1024 * 1024
+"""The most elements in the product of two tensors without elements, as a matrix product along an axis of 0 has them."""
 
 
 def check_parts(parts: Sized, what: str) -> None:
@@ -92,12 +92,12 @@ def check_empty(shape: Sequence[int], what: str) -> None:
 
 
 def check_empty_together(shapes: Sequence[Sequence[int]]) -> None:
-    """Raises TooMany for shapes with a 0 of which a product of two could have too many elements.
+    """Raises TooMany for shapes with a 0 of which a matrix product of two could have too many elements.
 
-    Such a product has an axis of each, and the others of one: these are a batch, which both have, as the first step of
-    a language model has it in all of its past keys and values.
+    The product has one of the last two axes of each, and the batch axes before them, which both share. A language
+    model's past keys and values have such a batch in its first step.
     """
-    longest = [max(1, *shape) for shape in shapes]
+    longest = [max(1, *shape[-2:]) for shape in shapes]
     batch = max(math.prod(filter(None, shape)) // size for shape, size in zip(shapes, longest, strict=True))
     one, other = sorted(longest)[-2:]
     count = one * other * batch

@@ -92,8 +92,8 @@ def _shape_text(spec: TensorSpec) -> str:
 
 
 def _check_empty(tensors: Sequence[Tensor]) -> None:
-    """Raises TooMany for tensors without elements of which the model could make too much."""
-    empty = [tensor.shape for tensor in tensors if not tensor[2].size]  # of `texts`, or `array`
+    """Raises TooMany for tensors without elements whose product could have too many."""
+    empty = [tensor.shape for tensor in tensors if 0 in tensor.shape]
     if len(empty) > 1:
         check_empty_together(empty)
 

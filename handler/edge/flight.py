@@ -64,11 +64,11 @@ class Flight:
             )
 
     def admit_answer(self, answer: int, received: int) -> None:
-        """Raises ServerBusy if a large answer to a small request does not fit beside what is in flight.
+        """Raises ServerBusy if a large answer to a small request does not fit beside what is in flight. Both in bytes.
 
-        A large request was admitted itself, and may hold all of the budget alone. Both in bytes.
+        A large request was admitted itself, and may hold all of the budget alone.
         """
-        if answer > LARGE and received < SMALL:
+        if received < SMALL:
             self.admit(answer)
 
     def fits(self, body: Part) -> bool:

@@ -41,7 +41,7 @@ ANY = [Echo((spec("a", None), spec("b", None)), (spec("y"),)), Echo(None, None)]
 @pytest.mark.parametrize("model", ANY)
 @pytest.mark.parametrize("shapes", [
     ((60_000, 0), (0, 60_000)), ((60_000, 0), (60_000, 0)), ((128, 512, 0), (128, 0, 32_768)),
-    ((32_768, 2, 0), (32_768, 0, 128)),
+    ((1024, 0, 1024),) * 2,
 ])  # fmt: skip
 def test_inputs_without_elements_whose_product_has_too_many_are_refused(
     model: Echo, shapes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -54,7 +54,8 @@ def test_inputs_without_elements_whose_product_has_too_many_are_refused(
 @pytest.mark.parametrize("model", ANY)
 @pytest.mark.parametrize("shapes", [
     ((4096, 0), (0, 4096)), ((0,), (0, 4_194_304)), ((32, 32, 0, 128),) * 2, ((32, 0, 32, 128),) * 2,
-    ((60_000, 0), (1, 60_000)),
+    ((60_000, 0), (1, 60_000)), ((32_768, 2, 0), (32_768, 0, 128)),
+    ((256, 12, 0, 64),) * 2, ((64, 32, 0, 128),) * 2, ((64, 16, 0, 256),) * 2,
 ])  # fmt: skip
 def test_inputs_without_elements_are_accepted_within_reason(
     model: Echo, shapes: tuple[tuple[int, ...], tuple[int, ...]]

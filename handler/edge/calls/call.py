@@ -102,7 +102,8 @@ class RemoteCall:
 
     async def _only(self, body: Part) -> HttpResponse:
         answer: HttpResponse = await self._answer(self._message(body), self._timing)
-        self._options.flight.admit_answer(answer.length, len(body))
+        if answer.length > exchange.PIECE:
+            self._options.flight.admit_answer(answer.length, len(body))
         return answer
 
     async def exchange(self, receive: Receive, send: Send) -> None:
@@ -215,7 +216,8 @@ class RemoteCall:
             each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
             async with aclosing(each):
                 while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
-                    self._options.flight.admit_answer(len(part), len(frame.content))
+                    if len(part) > exchange.PIECE:
+                        self._options.flight.admit_answer(len(part), len(frame.content))
                     yield part
         if refusals is not None:
             refusals.check(refused=codec.refused)

@@ -72,7 +72,7 @@ class Calls:
         codec = record.codec = EnvelopeCodec(question, frame, options)
         try:
             answer: HttpResponse | None = self._tools.dispatcher.at_once(Job(codec, models, record.timing), rpc.waits)
-            if answer is not None:
+            if answer is not None and answer.length > exchange.PIECE:
                 options.flight.admit_answer(answer.length, len(body))
         except Exception as error:  # noqa: BLE001 - each has an answer
             failure = failed(error, codec, rpc.name).with_traceback(None)  # it would hold this frame
