@@ -10,7 +10,7 @@ import numpy as np
 
 from core.errors import TooLarge, shown
 from core.wire import Header, HttpResponse, Part
-from handler.edge.flight import LARGE, NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
+from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,7 @@ Write = Callable[[HttpResponse, Sequence[Header], Sequence[Part]], None]
 SAFE: Final = ("GET", "HEAD")
 ALIGNMENT: Final = 16
 REMEMBERED_LINES: Final = 64
-PIECE: Final = LARGE
+PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
@@ -241,6 +241,15 @@ async def answer(
     await send({"type": "http.response.body", "body": body})
     if response.trailers:
         await follow((*response.trailers, *more), send)
+
+
+def admit(size: int, received: int, flight: Flight) -> None:
+    """Raises ServerBusy if a large answer to a small request does not fit beside what is in flight. Both in bytes.
+
+    A large request was admitted itself, and may hold all of the budget alone.
+    """
+    if size > PIECE and received < SMALL:
+        flight.admit(size)
 
 
 async def follow(trailers: tuple[Header, ...], send: Send) -> None:

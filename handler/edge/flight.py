@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 SMALL: Final = 64 * 1024
 """Bytes from which a body or a message counts."""
-LARGE: Final = 256 * 1024
-"""Bytes above which an answer counts: the server buffers a smaller one as a whole."""
 SHARE: Final = 4
 """Without a setting, one part in so many of the memory is for requests. Models have the rest."""
 WEIGHT: Final = 2
@@ -62,14 +60,6 @@ class Flight:
                 "DRAGOMAN_BYTES_IN_FLIGHT",
                 retry_after=1,
             )
-
-    def admit_answer(self, answer: int, received: int) -> None:
-        """Raises ServerBusy if a large answer to a small request does not fit beside what is in flight. Both in bytes.
-
-        A large request was admitted itself, and may hold all of the budget alone.
-        """
-        if received < SMALL:
-            self.admit(answer)
 
     def fits(self, body: Part) -> bool:
         """Decides whether a message fits beside the bytes in flight."""

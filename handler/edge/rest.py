@@ -199,8 +199,8 @@ class Rest:
 
     def _admitted(self, answer: HttpResponse | HttpStream, record: Record) -> HttpResponse | HttpStream:
         """Returns an answer that fits beside the bytes in flight until its client has read it. Raises ServerBusy."""
-        if isinstance(answer, HttpResponse) and (size := answer.length) > exchange.PIECE:
-            self._tools.flight.admit_answer(size, record.received)
+        if isinstance(answer, HttpResponse) and record.method != "HEAD":
+            exchange.admit(answer.length, record.received, self._tools.flight)
         return answer
 
     async def sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
@@ -222,8 +222,8 @@ class Rest:
             try:
                 async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
                     async for chunk in chunks:
-                        if len(chunk) > exchange.PIECE:
-                            self._tools.flight.admit_answer(len(chunk), received)
+                        if stream.last is not None:  # otherwise the answer would be cut off without a reason
+                            exchange.admit(len(chunk), received, self._tools.flight)
                         await exchange.proceed(chunk, send, self._tools.flight)
             except ServingError as error:
                 if stream.last is None:

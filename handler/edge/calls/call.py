@@ -102,8 +102,7 @@ class RemoteCall:
 
     async def _only(self, body: Part) -> HttpResponse:
         answer: HttpResponse = await self._answer(self._message(body), self._timing)
-        if answer.length > exchange.PIECE:
-            self._options.flight.admit_answer(answer.length, len(body))
+        exchange.admit(answer.length, len(body), self._options.flight)
         return answer
 
     async def exchange(self, receive: Receive, send: Send) -> None:
@@ -216,8 +215,7 @@ class RemoteCall:
             each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
             async with aclosing(each):
                 while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
-                    if len(part) > exchange.PIECE:
-                        self._options.flight.admit_answer(len(part), len(frame.content))
+                    exchange.admit(len(part), len(frame.content), self._options.flight)
                     yield part
         if refusals is not None:
             refusals.check(refused=codec.refused)

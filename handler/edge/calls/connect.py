@@ -72,8 +72,8 @@ class Calls:
         codec = record.codec = EnvelopeCodec(question, frame, options)
         try:
             answer: HttpResponse | None = self._tools.dispatcher.at_once(Job(codec, models, record.timing), rpc.waits)
-            if answer is not None and answer.length > exchange.PIECE:
-                options.flight.admit_answer(answer.length, len(body))
+            if answer is not None:
+                exchange.admit(answer.length, len(body), options.flight)
         except Exception as error:  # noqa: BLE001 - each has an answer
             failure = failed(error, codec, rpc.name).with_traceback(None)  # it would hold this frame
             answer = codec.instead(failure) or question.kind.refuse(failure, own_id())

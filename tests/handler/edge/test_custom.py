@@ -169,6 +169,27 @@ def test_a_stream_is_sent_piece_by_piece(threads: App) -> None:
     assert bodies[-1] == {"type": "http.response.body", "body": b""}
 
 
+LARGE = """
+def predict(inputs, parameters):
+    return inputs
+
+def http(request):
+    def pieces():
+        for _ in range(3):
+            yield b"x" * 300_000
+    return 200, {}, pieces()
+"""
+
+
+def test_a_stream_without_a_place_for_errors_is_whole_whatever_is_in_flight(folder: Path) -> None:
+    """Its pieces count, and none is refused: the answer would be cut off without a reason."""
+    add(folder, "large", LARGE, path="/large")
+    with closing(make(folder, BYTES_IN_FLIGHT="400000")) as app, app.flight.holding(400_000):
+        sent = ask(app, "POST", "/large")
+    assert sent[0]["status"] == 200
+    assert sum(len(message.get("body", b"")) for message in sent) == 900_000
+
+
 def test_a_stream_stops_when_its_client_goes(threads: App) -> None:
     """The application sends no more pieces to a client that has left."""
     sent = ask(threads, "POST", PATH, {"stream": 10**9}, gone=True)
