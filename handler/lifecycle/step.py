@@ -24,10 +24,11 @@ class Step(NamedTuple):
         return version in self.optional and not isinstance(error, StillLoading)
 
     def keeps(self, error: ServingError, version: ServedVersion) -> bool:
-        """Decides whether the version of the same number goes on in its place."""
+        """Decides whether the old version of that number continues to serve after this error."""
         before = self.base.versions.get(version.version.number)
         is_replaced = before is not None and before is not version and before.serves
-        return is_replaced and version is not self.after.stable and not isinstance(error, Gone | StillLoading)
+        is_other = version is not self.after.stable and version not in self.optional
+        return is_replaced and is_other and not isinstance(error, Gone | StillLoading)
 
 
 def step_to(base: ListedModel, after: ListedModel, versions: list[ServedVersion]) -> Step:

@@ -76,6 +76,20 @@ def test_a_canary_that_does_not_load_is_no_request_s_business(root: Path, drawn:
     assert served(models) == "2"
 
 
+def test_a_canary_whose_new_files_do_not_load_gets_no_requests(root: Path, drawn: list[float]) -> None:
+    """Unlike other versions it does not go on with its old files, and a load call succeeds without it."""
+    add(root, "m", "2")
+    say(root, canary={"2": 0.5})
+    models = registry(root)
+    drawn += [0.1]
+    assert served(models) == "2"
+    add(root, "m", "2", b"junk")
+    models.load("m", PATIENT)
+    drawn += [0.1]
+    assert served(models) == "1"
+    assert states(models)["2"][0] == "UNAVAILABLE"
+
+
 def test_a_canary_that_is_still_being_fetched_says_so_to_its_share(
     root: Path, drawn: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
