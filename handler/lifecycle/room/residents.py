@@ -38,12 +38,17 @@ class Residents:
         return [each for each in self._versions() if each.loaded is not None and each is not version]
 
     def staying(self, version: ServedVersion, spared: Sequence[ServedVersion]) -> list[ServedVersion]:
-        """Returns those of them that are never evicted for this one."""
+        """Returns the other versions that are never evicted for this one."""
         return [other for other in self.beside(version) if self._stays(other, spared)]
 
     def leaving(self, version: ServedVersion, spared: Sequence[ServedVersion]) -> list[ServedVersion]:
-        """Returns those of them that may be evicted while nobody uses them, the least recently used first."""
+        """Returns the other versions that can be evicted once they are idle, the least recently used first."""
         return sorted((other for other in self.beside(version) if not self._stays(other, spared)), key=_last_use)
+
+    def is_idle(self, version: ServedVersion) -> bool:
+        """Decides whether a version can be evicted now."""
+        loaded = version.loaded
+        return loaded is not None and not loaded.in_use() and not self._is_fresh(loaded)
 
     def evict(self, version: ServedVersion) -> bool:
         """Evicts a version, and waits a moment until its model is freed. Returns False if it is in use or fresh."""
