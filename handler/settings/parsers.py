@@ -21,24 +21,26 @@ def names(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
 
 
-ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9.-]+=")
+ATTRIBUTE: Final = re.compile(r"\A([A-Za-z0-9.-]++)\s*+=\s*+")
 """How a part of a certificate's subject begins (RFC 4514, section 3)."""
+LISTED: Final = re.compile(r"\s*([^,;\s]*://[^,]*|(?:\\.?|[^,;\\])*)([,;]?)", re.DOTALL)
+"""One part of a list of names, and what ends it. A URI can have semicolons."""
 
 
 def identities(value: str) -> tuple[str, ...]:
-    """Names with commas between, or semicolons. Parts of a subject that are neighbours are one name: CN=a,O=b.
+    """Returns names separated by commas or semicolons. Neighbouring parts of a subject are one name: CN=a,O=b.
 
-    A comma or semicolon behind a backslash belongs to the name.
+    A comma or semicolon behind a backslash is part of its name (RFC 4514, section 2.4).
     """
     found: list[str] = []
-    for listed in re.split(r"(?<!\\);", value):
-        is_subject = False
-        for part in filter(None, map(str.strip, re.split(r"(?<!\\),", listed))):
-            goes_on, is_subject = is_subject, ATTRIBUTE.match(part) is not None
-            if goes_on and is_subject:
-                found[-1] += f",{part}"
-            else:
-                found.append(part)
+    goes_on = False
+    for text, end in LISTED.findall(value):
+        part, is_subject = ATTRIBUTE.subn(r"\1=", text.strip())
+        if goes_on and is_subject:
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+        goes_on = is_subject == 1 and end == ","
     return tuple(dict.fromkeys(found))
 
 

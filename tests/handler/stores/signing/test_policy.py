@@ -82,6 +82,8 @@ def test_what_it_has_signed_otherwise_is_refused(
         ("a@x.org,CN=release,O=Models,https://x.org/?q=1", ("a@x.org", "CN=release,O=Models", "https://x.org/?q=1")),
         ("CN=a,O=M; CN=b,O=M;c", ("CN=a,O=M", "CN=b,O=M", "c")),
         (r"CN=a,O=Models\, Inc.,2.5.4.11=x\;y", (r"CN=a,O=Models\, Inc.,2.5.4.11=x\;y",)),
+        ("https://ci.example/job;v=1,CN = a, O = M", ("https://ci.example/job;v=1", "CN=a,O=M")),
+        ("a@x.org;CN=b,O=c", ("a@x.org", "CN=b,O=c")),
         ("", ()),
     ],
 )
