@@ -155,6 +155,8 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
 def _check_feature(binding: Binding, path: str) -> None:
     """Raises Wrong unless an example's elements imply its shape, and a default has as many as the shape needs."""
     shape, tensor = binding.feature_shape, binding.spec.shape
+    if tensor == ():
+        raise Wrong(path, binding.spec.name, "a tensor with an axis for the examples")
     if tensor is not None and not _is_example(shape, tensor):
         raise Wrong(f"{path}.shape", list(shape), f"{list(tensor[1:])}, the shape of one example")
     if shape.count(-1) > 1 or (-1 in shape and 0 in shape):
@@ -181,7 +183,7 @@ def _check_default(binding: Binding, path: str) -> None:
     own = binding.default.array.shape
     is_row = shape != () and is_of_shape(own, shape[1:])
     if not is_row and not is_of_shape(own, shape) and not (own == () and is_column(shape)):
-        expected = f"{list(shape[1:])} for each row, or {list(shape)}"
+        expected = f"{list(shape[1:])} for each row, or {list(shape)}" if shape else "one value"
         raise Wrong(f"{path}.default", f"a value of shape {list(own)}", expected)
 
 

@@ -259,6 +259,13 @@ def test_a_features_shape_and_default_fit_each_other(spec: TensorSpec, feature: 
     assert wrong(bound, said, (spec,)).startswith(f"signatures.s.inputs.f.{message}")
 
 
+def test_a_feature_needs_an_axis_for_the_examples() -> None:
+    """A scalar cannot hold several."""
+    said = SCORES | {"inputs": {"f": {"tensor": "x"}}}
+    expected = "signatures.s.inputs.f is 'x'; expected a tensor with an axis for the examples"
+    assert wrong(bound, said, (PAIRS._replace(shape=()),)) == expected
+
+
 @pytest.mark.parametrize(
     ("default", "shape"), [(5, []), ([1, 2, 3], [3]), ([[1, 2, 3]], [1, 3]), ([[[1, 2]]], [1, 1, 2])]
 )
