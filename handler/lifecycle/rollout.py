@@ -2,7 +2,7 @@
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
 the old ones serving, and the index shows the reason. There are two exceptions: without a canary the stable version
-takes its share, and another version that serves keeps its old files while those in their place do not load.
+takes its share, and an older version that serves keeps its old files if its new ones do not load.
 
 One thing at a time is done for each model (see single_flight), and `load` is the turn that it is done in. Other threads
 may look at the repository meanwhile.
@@ -250,8 +250,8 @@ class Rollout:
         self._catalog.put_off(name, time.monotonic() + self._poll)
 
     def _stay(self, name: str, error: ServingError, pause: float) -> None:
-        """Lets the model serve unchanged, and postpones the next look by that many seconds."""
-        log.warning("model %s stays as it is: %s; the loaded version serves on", name, error.message)
+        """Lets the model serve what is loaded, and postpones the next look by that many seconds."""
+        log.warning("model %s serves what is loaded: %s", name, error.message)
         self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
     def _step(self, name: str, deadline: Deadline) -> Step | None:
@@ -275,8 +275,9 @@ class Rollout:
         moved = self._catalog.take_over(base, after, kept)
         if moved:
             self._catalog.publish(name)
-            if after is not base:
-                log.info("model %s serves %s", name, ", ".join(map(str, after.versions)))
+            now = self._catalog.model(name, NEVER).versions
+            if now != base.versions:
+                log.info("model %s serves %s", name, ", ".join(map(str, now)))
         staying = self._catalog.residents()
         for version in base.all_versions:
             if version not in staying:

@@ -184,7 +184,7 @@ def test_a_store_that_does_not_answer_leaves_what_serves(root: Path, clock: Cloc
     (root / "m").rename(root / "n")
     clock.now += POLL + 1
     assert get(models) is model
-    assert "model m stays as it is: model 'm' is not in the repository" in caplog.text
+    assert "model m serves what is loaded: model 'm' is not in the repository" in caplog.text
     (root / "n").rename(root / "m")
     add(root, "m", "2")
     clock.now += POLL + 1
