@@ -58,7 +58,7 @@ def refusing(error: ServingError, calls: CallWatch, path: str) -> Any:
 async def _refuse(error: ServingError, _bodies: AsyncIterator[bytes], context: Context) -> None:
     client = client_of(context.peer())
     if client is not None:
-        came_from(client[0])  # the doorkeeper, who may have refused it, does not see the address
+        came_from(client[0])  # the doorkeeper can have refused the call, and does not see its address
     code, details, metadata = refusal_of(error)
     await context.abort(code, details, (*context.trailing_metadata(), *metadata))
 

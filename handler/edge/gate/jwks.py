@@ -44,7 +44,7 @@ KINDS: Final = ("RSA", "EC", "OKP")
 OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
 """The algorithms of an RSA key. A key on a curve has one."""
 LEAST_BITS: Final = 2048
-"""Of an RSA key (RFC 7518 3.3 and 3.5)."""
+"""The fewest bits of an RSA key (RFC 7518 3.3 and 3.5)."""
 
 
 class PublicKey(NamedTuple):

@@ -20,7 +20,7 @@ JOINED_FROM: Final = 64 * 1024
 class ResponseStream:
     """The answer to one event. `begun`: its head was sent. `left`: its reader has left.
 
-    `sent`: when the last piece was, on the event loop's clock. `last`: its last two bytes.
+    `sent`: when the last piece was sent, on the event loop's clock. `last`: its last two bytes.
 
     `begin`, `send`, `end` and `fail` run in the event loop, `finish` and `drop` in the event's own thread
     afterwards.

@@ -105,7 +105,7 @@ TO_SILENT: Final = (LATE, CROWDED)
 
 
 def of_head(url: bytes, headers: Headers, most: int) -> Refusal | None:
-    """Returns the refusal of a head that is too large, or has a malformed Host, which is HTTP/2's authority, too.
+    """Returns the refusal of a head that is too large, or whose Host is malformed. HTTP/2's authority arrives as Host.
 
     `most`: the bytes of its headers and its URL on the wire.
     """

@@ -126,7 +126,7 @@ class PayloadLog:
 
 
 def _wishes(protocol: str, query: bytes, accept: str) -> dict[str, str]:
-    """Returns the form of the answer that a client accepts, and the members of its query that are not a credential."""
+    """Returns the form of the answer that a client accepts, and the members of its query that are GRPS's."""
     found = {} if accept in ("", "*/*") else {"accept": accept[:SEEN]}
     if query and protocol in OF_QUERIES:
         from core.dialects.grps.predict import OPTIONS  # noqa: PLC0415 - known by now, if its clients are served
