@@ -57,7 +57,10 @@ def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
         with suppress(InvalidInput):
             return tensors(checked(numbers, WHAT), spec)
     texts = checked(_of_texts(text, names), WHAT)
-    return tensors(texts if spec.inputs is not None else _with_null(texts, text), spec)
+    if spec.inputs is None:
+        with suppress(InvalidInput):  # booleans beside numbers
+            return tensors(_with_null(texts, text), spec)
+    return tensors(texts, spec)
 
 
 def _parted(text: bytes) -> tuple[bytes, bytes]:
@@ -140,7 +143,7 @@ def _of_texts(text: bytes, names: tuple[str, ...] | None) -> DataFrame:
 
 
 def _with_null(frame: DataFrame, text: bytes) -> DataFrame:
-    """Returns a frame of texts as one of numbers, and null for empty cells, if all its other cells are numbers."""
+    """Returns the frame with numbers, and null for empty cells, if all other cells are numbers; else the texts."""
     if b'"' in text:  # a number in quotes is a text
         return frame
     lines = (",".join(cell.strip() or "null" for cell in row) for row in frame.rows)

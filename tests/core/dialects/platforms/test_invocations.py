@@ -139,6 +139,8 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (CSV, "a,b\nx,2", ANY, {"a": [b"x"], "b": [b"2"]}),
     (CSV, "a,b\nx,\ny,2", ANY, {"a": [b"x", b"y"], "b": [b"", b"2"]}),
     (CSV, "a,b\r\n1.5,\r\n\r\n , 3\r\n", ANY, {"a": [1.5, NAN], "b": [NAN, 3]}),
+    (CSV, "a,b\ntrue,1\n,2", ANY, {"a": [b"true", b""], "b": [b"1", b"2"]}),
+    (CSV, "a,b\ntrue,\nfalse,3", ANY, {"a": [True, False], "b": [NAN, 3]}),
     (CSV, "a,b\n02134,\n2,3", ANY, {"a": [b"02134", b"2"], "b": [b"", b"3"]}),
     (CSV, 'a,b\n"1",\n2,3', ANY, {"a": [b"1", b"2"], "b": [b"", b"3"]}),
     (CSV, "a" * 131_073 + ",b", TEXTS, {"x": [[b"a" * 131_073, b"b"]]}),
