@@ -16,7 +16,7 @@ from typing import Any, Final
 from core.dialects.platforms.frames import DataFrame, checked, tensors
 from core.dialects.v1 import bulk
 from core.dtype import BOOL, DataType
-from core.encoding import jsonio
+from core.encoding import jsonio, simd
 from core.encoding.csv_record import RECORD
 from core.encoding.jsonio import NonFinite, Oversized
 from core.encoding.structure import MOST_ARRAYS
@@ -28,8 +28,8 @@ WHAT: Final = "text/csv"
 MOST_CELLS: Final = 1_000_000
 """The most cells that are read one by one: half a second, and 100 MB. Plain numbers are not."""
 SHORTEST_ROW: Final = 16
-"""The bytes of a row, its line end included, if there are more than MOST_ARRAYS. An answer in CSV takes 165 bytes of
-memory for a row."""
+"""The fewest bytes that rows have on average, line ends included, in a table of MOST_ARRAYS rows or more. An answer in
+CSV takes 165 bytes of memory for a row."""
 IN_CELLS: Final = bytes(set(range(256)) - set(b",\n"))
 """All bytes except those that end a cell."""
 BOOLEANS: Final = {"true": True, "false": False}
@@ -131,6 +131,8 @@ def _of_many_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | 
 
 
 def _most_rows(text: bytes) -> int:
+    if not simd.suits(text):  # only simdjson reads so many numbers
+        return MOST_ARRAYS - 1
     return max(MOST_ARRAYS - 1, (len(text) - text.count(b"\r")) // SHORTEST_ROW + 1)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from core.dialects.platforms import frames, invocations, npy, table
 from core.dtype import DATATYPES
+from core.encoding import simd
 from core.engine import result_of
 from core.errors import InvalidInput, ServingError, TooLarge, TooMany
 from core.operations import Deferred, Explainer, Infer, ModelRef, ModelSpec
@@ -332,14 +333,19 @@ def test_odd_csv_is_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -
 
 @needs.SIMD
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_more_rows_of_plain_numbers_are_read_if_they_have_sixteen_bytes_each(end: str) -> None:
-    """SageMaker's payload of 6 MB has 375,000 rows of four numbers."""
+def test_more_rows_of_plain_numbers_are_read_if_they_have_sixteen_bytes_each(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SageMaker's payload of 6 MB has 375,000 rows of four numbers. The refusal has the bound that applies."""
     model, rows = spec(x=("FP32", (-1, 4))), f"5.1,3.5,1.4,0.2{end}" * 300_000
     (tensor,) = table.read(rows.encode(), model)
     np.testing.assert_array_equal(tensor.array, np.full((300_000, 4), [5.1, 3.5, 1.4, 0.2], "f4"))
     for odd in ("1,2,3,4.5678901,5", "1,2\n3,4,5,6.7", "5.1,3.5,1.4,NA."):
         with pytest.raises(TooLarge, match="at most 1000000 are read, or 30000[12] rows of plain numbers"):
             table.read((rows + odd).encode(), model)
+    monkeypatch.setattr(simd, "_simd", lambda: None)
+    with pytest.raises(TooLarge, match="1200000 cells; at most 1000000 are read, or 262143 rows of plain numbers"):
+        table.read(rows.encode(), model)
 
 
 def answer(form: dict[str, str], *outputs: tuple[str, str, Any], kind: str = JSON, body: Any = None) -> HttpResponse:
