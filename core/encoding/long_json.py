@@ -7,6 +7,7 @@ the bytes, rounded up to a power of two.
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
 LONGEST: Final = 2**18
@@ -53,9 +54,16 @@ def json_of(text: str) -> bytes:
     """Returns a long text's JSON. Raises TypeError for a lone surrogate."""
     parts = (text[start : start + TOGETHER] for start in range(0, len(text), TOGETHER))
     try:
-        return b'"%b"' % b"".join([encode_basestring(part)[1:-1].encode() for part in parts])
+        return b'"%b"' % b"".join(map(_escaped, parts))
     except UnicodeEncodeError as error:
         raise TypeError(f"a text is not Unicode: {error.reason}") from None
+
+
+def _escaped(part: str) -> bytes:
+    plain = part.encode()
+    if b'"' in plain or b"\\" in plain or np.frombuffer(plain, np.uint8).min() < ord(" "):
+        return encode_basestring(part)[1:-1].encode()
+    return plain
 
 
 def texts(values: list[str]) -> list[Any]:

@@ -4,7 +4,6 @@ Strings whose alias ends in _bytes are {"b64": text}. So is every other string t
 answer is not valid JSON. Source: TF Serving's json_tensor.h.
 """
 
-import base64
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
@@ -14,6 +13,7 @@ import numpy as np
 from core.dtype import BYTES
 from core.encoding import jsonio, long_json
 from core.encoding.jsonio import TOGETHER, NonFinite
+from core.encoding.proto_json import from_bytes
 from core.errors import InvalidInput
 from core.records import NamedTuple
 from core.signature import Signature
@@ -137,10 +137,10 @@ def _strings(tensor: Tensor, *, binary: bool) -> Any:
 
 
 def text(element: bytes, *, binary: bool = False) -> Any:
-    """Returns the element as a string, or as {"b64": text} if it is binary or not UTF-8."""
+    """Returns the element for `jsonio.dumps`: as a string, or as {"b64": text} if it is binary or not UTF-8."""
     if not binary:
         try:
             return long_json.text(element.decode())
         except UnicodeDecodeError:
             pass
-    return {"b64": long_json.text(base64.b64encode(element).decode())}
+    return {"b64": from_bytes(element)}

@@ -118,8 +118,8 @@ def test_bytes_that_are_no_text_never_break_the_answer(element: bytes) -> None:
         "s_bytes": coded,
         "s": expected,
     }
-    assert text(element) == expected
-    assert text(element, binary=True) == coded
+    assert read(text(element)) == expected
+    assert read(text(element, binary=True)) == coded
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), min_size=1, max_size=5))
@@ -152,7 +152,7 @@ def test_encoded_outputs_are_strings_of_the_bytes_along_the_last_axis() -> None:
     pixels = output("pixels", "UINT8", [[97, 98], [0, 255]])
     for array in (pixels.array, np.asfortranarray(pixels.array), np.repeat(pixels.array, 2, axis=1)[:, ::2]):
         outputs = named([pixels._replace(array=array)], signature(None, {"image_bytes": image, "s": image}))
-        assert rows(outputs, NonFinite.BARE) == [
+        assert read(rows(outputs, NonFinite.BARE)) == [
             {"image_bytes": {"b64": "YWI="}, "s": "ab"},
             {"image_bytes": {"b64": "AP8="}, "s": {"b64": "AP8="}},
         ]
