@@ -10,9 +10,12 @@ from typing import Any, Final
 import orjson
 
 LONG: Final = 2**18
-"""Bytes of a text that is not written again: orjson ends the process if it does not get the memory for a long text."""
+"""Bytes of a text above which members are counted by a walk: orjson ends the process if it cannot allocate the memory
+for a long text."""
 SHORT: Final = 1024
 """Bytes of a text up to which writing it again takes less time than a walk."""
+TOGETHER: Final = 1024
+"""Texts that are joined to be searched, in a third of the time that each by itself takes."""
 NESTED: Final = frozenset({dict, list})
 
 
@@ -58,9 +61,12 @@ def _colons(value: Any) -> int:
     """Counts the members of objects, and the colons in keys and texts, level by level."""
     count, level = 0, [value]
     while level:
-        objects = [each for each in level if type(each) is dict]
-        lists = [each for each in level if type(each) is list]
-        texts = [each for each in chain(level, *objects) if type(each) is str]
-        count += sum(map(len, objects)) + sum(text.count(":") for text in texts)
+        kinds = set(map(type, level))
+        objects = [each for each in level if type(each) is dict] if dict in kinds else []
+        lists = [each for each in level if type(each) is list] if list in kinds else []
+        texts = [each for each in level if type(each) is str] if str in kinds else []
+        texts += chain.from_iterable(objects)
+        found = ("".join(texts[at : at + TOGETHER]).count(":") for at in range(0, len(texts), TOGETHER))
+        count += sum(map(len, objects)) + sum(found)
         level = [*chain.from_iterable(lists), *chain.from_iterable(each.values() for each in objects)]
     return count
