@@ -13,6 +13,7 @@ import pytest
 
 from core.encoding import jsonio, long_json
 from core.encoding.long_json import LONGEST
+from tests.support import needs
 
 ROOT = Path(__file__).parents[3]
 CHILD = """
@@ -83,6 +84,7 @@ request, 4, 4
 """
 
 
+@needs.GLIBC
 def test_a_long_text_is_written_in_the_memory_that_there_is() -> None:
     """For 16 MB, the writer of ordinary answers asks for 256 MB, and ends the process if it does not get them."""
     freed = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # else the allocator keeps what one writer has freed
