@@ -30,7 +30,7 @@ class LongJson:
 
 
 def dumps(value: Any, option: int) -> bytes:
-    """Returns what orjson writes, around the values of LongJson. Raises orjson.JSONEncodeError."""
+    """Returns orjson's JSON with the text of each LongJson inserted. Raises orjson.JSONEncodeError."""
     found: list[bytes] = []
 
     def placed(each: Any) -> Any:

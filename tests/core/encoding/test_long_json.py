@@ -28,6 +28,7 @@ from core.encoding.exact_json import dumps_exact
 from core.encoding.jsonio import NonFinite
 from core.operations import ModelSpec
 from core.wire import Call, HttpRequest, Options
+from handler.edge.observe.payloads.events import CloudEvent
 from tests.support.grps_samples import result, tensor
 
 content = b"a:" * 2**23
@@ -56,6 +57,7 @@ each = {
     "grps's str_data": lambda: write(Text(text)),
     "connect": lambda: jsonio.dumps(rpc_json_answer.answer(result(output), text, None, None, wants_raw=False)),
     "event": lambda: dumps_exact({text: [text, 1]}),
+    "payload": lambda: CloudEvent({}, "application/octet-stream", "", content).line(),
     "request": lambda: request if keys.has_all_members(request, {"x": text}) else b"",
 }
 for kind, written in each.items():
@@ -80,6 +82,7 @@ grps, no memory, 4
 grps's str_data, no memory, 4
 connect, no memory, 9
 event, no memory, 8
+payload, no memory, 5
 request, 4, 4
 """
 

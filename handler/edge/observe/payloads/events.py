@@ -4,7 +4,6 @@ Over HTTP the attributes are headers, and the payload is the body (binary conten
 JSON (structured content mode): a payload of JSON is included unchanged, any other one in base64.
 """
 
-from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,6 +11,8 @@ from urllib.parse import quote
 
 import orjson
 
+from core.encoding import jsonio
+from core.encoding.proto_json import from_bytes
 from core.records import NamedTuple
 from core.wire import Part
 
@@ -51,7 +52,7 @@ class CloudEvent(NamedTuple):
             found["datacontenttype"] = self.kind
         if self.encoding:
             found["contentencoding"] = self.encoding
-        return orjson.dumps(found | self._data())
+        return jsonio.dumps(found | self._data())
 
     def _data(self) -> dict[str, Any]:
         payload = bytes(self.payload)
@@ -61,8 +62,8 @@ class CloudEvent(NamedTuple):
             except orjson.JSONDecodeError:
                 pass
             else:  # a line end is a blank in JSON
-                return {"data": orjson.Fragment(payload.replace(b"\n", b" ").replace(b"\r", b" "))}
-        return {"data_base64": b64encode(payload).decode()}
+                return {"data": jsonio.verbatim(payload.replace(b"\n", b" ").replace(b"\r", b" "))}
+        return {"data_base64": from_bytes(payload)}
 
 
 def stamp(ns: int) -> str:
