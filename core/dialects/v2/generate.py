@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.bounds import check_parts
+from core.bounds import check_empty, check_parts
 from core.checks import is_of_shape
 from core.dialects.v2.infer import ref
 from core.dialects.v2.parameters import for_model
@@ -24,7 +24,7 @@ from core.encoding.nesting import Ragged, flatten, regular
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, ServingError, counted, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
-from core.tensor import Tensor, TensorSpec, check_rank
+from core.tensor import Tensor, TensorSpec, check_rank, named
 from core.wire import ID_MEMBER, JSON, AnyReply, Call, Header, HttpResponse, HttpStream
 
 EVENTS: Final[tuple[Header, ...]] = (
@@ -120,17 +120,36 @@ def _tensor(spec: TensorSpec, value: Any) -> Tensor:
 
 
 def _nested(spec: TensorSpec, value: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Returns the elements of nested lists, and their shape, with axes of 1 before it where that is the model's shape.
+    """Returns the elements of nested lists, and their shape as `_fitted` has it.
 
-    Raises InvalidInput for lists of unequal lengths. The engine refuses a shape that is not the model's.
+    Raises InvalidInput for lists of unequal lengths, and TooMany for many empty ones. The engine refuses a shape that
+    the model does not have.
     """
     try:
         elements, shape = regular(value)
     except Ragged as error:
         raise InvalidInput(f"input {shown(spec.name)} {error}") from None
     check_rank(len(shape), spec.name)
-    padded = (1,) * (len(spec.shape or ()) - len(shape)) + shape
-    return elements, padded if is_of_shape(padded, spec.shape) else shape
+    if 0 in shape:
+        check_empty(shape, named(spec.name))
+    return elements, shape if spec.shape is None else _fitted(shape, spec.shape)
+
+
+def _fitted(shape: tuple[int, ...], expected: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape without surplus leading axes of 1, or with the axes of 1 that the model's shape has beside it.
+
+    A shape that does not become the model's remains as it is. Axes of 1 are inserted behind the first one only if one
+    axis at most is variable: the others show which axis is missing.
+    """
+    surplus = len(shape) - len(expected)
+    fitted = shape[surplus:] if surplus > 0 and set(shape[:surplus]) == {1} else (1,) * -surplus + shape
+    if is_of_shape(fitted, expected):
+        return fitted
+    if expected.count(-1) <= 1 and len(shape) == len(expected) - expected.count(1):
+        sizes = iter(shape)
+        inserted = tuple([1 if size == 1 else next(sizes) for size in expected])
+        return inserted if is_of_shape(inserted, expected) else shape
+    return shape
 
 
 def _shape(spec: TensorSpec, count: int) -> tuple[int, ...]:

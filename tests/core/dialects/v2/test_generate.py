@@ -89,6 +89,13 @@ def test_members_with_the_names_of_inputs_are_their_values() -> None:
         ((-1, -1), [[1, 2, 3], [4, 5, 6]], (2, 3)),
         ((-1, -1, 2), [[1, 2], [3, 4]], (1, 2, 2)),
         ((-1, -1), [[], []], (2, 0)),
+        ((-1,), [[1, 2]], (2,)),
+        ((1,), [[1]], (1,)),
+        ((), [[1]], ()),
+        ((-1, 1, 2, 2), [[1, 2], [3, 4]], (1, 1, 2, 2)),
+        ((-1, 1, 2, 2), [[[1, 2], [3, 4]]] * 3, (3, 1, 2, 2)),
+        ((2, 1), [1, 2], (2, 1)),
+        ((2, 1, 2, 1), [[1, 2], [3, 4]], (2, 1, 2, 1)),
         (None, [[1, 2], [3, 4]], (2, 2)),
         ((2, -1, 3), [1] * 12, (2, 2, 3)),
         ((-1, 0), [], (1, 0)),
@@ -175,12 +182,14 @@ def test_what_is_wrong_is_named(body: Any, known: Any, told: str) -> None:
         ((-1, 4), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [-1, 4]"),
         ((4,), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [4]"),
         ((-1, 1, -1), [[1, 2], [3, 4]], "has shape [2, 2]; the model expects [-1, 1, -1]"),
+        ((-1, 1, 2, 2), [[[1, 2]]] * 3, "has shape [3, 1, 2]; the model expects [-1, 1, 2, 2]"),
+        ((-1, -1), [[]] * 70_000, "has no elements in its shape [70000, 0]; at most"),
         ((-1,), [[[[1]]]] * 2, "has shape [2, 1, 1, 1]; the model expects [-1]"),
         ((-1,), json.loads("[" * 33 + "]" * 33), "has 33 dimensions; at most 32 are possible"),
     ],
 )
 def test_nested_arrays_that_contradict_the_shape_are_refused(shape: Any, value: Any, told: str) -> None:
-    """The model would else get the numbers in another order than the client has written."""
+    """The model would else get rows that the client has not written. Empty rows are counted."""
     known = model(spec("x", "FP32", *shape))
     with pytest.raises(InvalidInput, match=re.escape(f"input 'x' {told}")):
         checked(inferred({"x": value}, known), known)
