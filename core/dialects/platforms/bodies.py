@@ -15,7 +15,7 @@ from core.dialects.platforms.frames import from_records, from_split, tensors
 from core.dialects.platforms.replies import Value, by_columns, by_rows, phrase
 from core.dialects.v1 import predict
 from core.dialects.v1.answer import named, rows
-from core.dialects.v1.inputs import WrongRow, from_columns, from_rows, is_named
+from core.dialects.v1.inputs import from_inputs, from_rows
 from core.dialects.v1.request import V1Question, find_signature
 from core.dialects.v2.parameters import for_model
 from core.errors import InvalidInput, shown
@@ -51,13 +51,8 @@ def _instances(value: Any, question: V1Question, spec: ModelSpec) -> Read:
 
 
 def _inputs(value: Any, question: V1Question, spec: ModelSpec, what: str = "inputs") -> Read:
-    if isinstance(value, list) and value and is_named(value[0]):
-        try:
-            return _instances(value, question, spec)
-        except WrongRow as error:
-            raise WrongRow(error.index, error.reason, what) from None
     signature = find_signature(question, spec, predict.NO_SIGNATURE)
-    return signature, from_columns(value, None if signature is None else signature.inputs, what)
+    return signature, from_inputs(value, None if signature is None else signature.inputs, what)
 
 
 def _input_data(value: Any, question: V1Question, spec: ModelSpec) -> Read:

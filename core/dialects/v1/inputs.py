@@ -23,6 +23,8 @@ UNNAMED: Final = "input-0"
 """KServe's and MLServer's name for the only input of a request that does not name it."""
 ROWS: Final = 512
 """Rows that are checked together, in a fiftieth of the time that each by itself takes."""
+FAILED: Final = "Failed to process element: {index} of {what!r} list. Error: INVALID_ARGUMENT: {reason}"
+MIXED: Final = "{reason} at item {index} of input list"
 Expected = tuple[int, tuple[int, ...]]
 """The number of a row's elements, and their shape."""
 Bindings = Mapping[str, Binding] | None
@@ -30,17 +32,39 @@ Bindings = Mapping[str, Binding] | None
 
 
 class WrongRow(InvalidInput):
-    """A row that does not fit. `index`: its place. `reason`: what is wrong. `what`: the member that has the rows."""
+    """A row that does not fit. `index`: its place. `reason`: what is wrong. `what`: the member that has the rows.
 
-    def __init__(self, index: int, reason: str, what: str = "instances") -> None:
-        super().__init__(f"Failed to process element: {index} of {what!r} list. Error: INVALID_ARGUMENT: {reason}")
+    `form`: TF Serving's message for it.
+    """
+
+    def __init__(self, index: int, reason: str, form: str = FAILED, what: str = "instances") -> None:
+        super().__init__(form.format(index=index, reason=reason, what=what))
         self.index = index
         self.reason = reason
+        self.form = form
 
 
 def is_named(value: Any) -> bool:
     """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
     return isinstance(value, dict) and not is_binary(value)
+
+
+def are_rows(value: Any) -> bool:
+    """Decides whether "inputs" has rows: a list of objects can be nothing else."""
+    return isinstance(value, list) and bool(value) and is_named(value[0])
+
+
+def from_inputs(value: Any, bindings: Bindings, what: str = "inputs") -> tuple[Tensor, ...]:
+    """Returns the inputs of rows, or of whole tensors. `what`: the member that has them, for messages.
+
+    Raises InvalidInput as `from_rows` and `from_columns` do.
+    """
+    if not are_rows(value):
+        return from_columns(value, bindings, what)
+    try:
+        return from_rows(value, bindings)
+    except WrongRow as error:
+        raise WrongRow(error.index, error.reason, error.form, what) from None
 
 
 def from_columns(value: Any, bindings: Bindings, what: str = "inputs") -> tuple[Tensor, ...]:
@@ -230,7 +254,7 @@ def _blame_rows(
     """Checks rows one by one against the first, which is returned. `start`: the number of the first of `values`."""
     for index, value in enumerate(values, start):
         if are_rows and is_named(value):
-            raise InvalidInput(f"Expecting value/list but got object at item {index} of input list")
+            raise WrongRow(index, "Expecting value/list but got object", MIXED)
         try:
             flat, shape = flattened(value)
             if datatype is not None:
@@ -266,7 +290,7 @@ def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
 
 def _odd_object(index: int, instance: Any, wanted: set[str], bindings: Bindings) -> InvalidInput:
     if not isinstance(instance, dict):
-        return InvalidInput(f"Expecting object but got list at item {index} of input list")
+        return WrongRow(index, "Expecting object but got list", MIXED)
     foreign = next((name for name in instance if name not in (wanted if bindings is None else bindings)), None)
     if foreign is not None:
         problem = f"JSON object: does not have named input: {foreign[:256]}"

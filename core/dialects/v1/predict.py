@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.v1.answer import Output, columns, named, rows
-from core.dialects.v1.inputs import check_renamed, from_columns, from_rows, is_named
+from core.dialects.v1.inputs import are_rows, check_renamed, from_inputs, from_rows
 from core.dialects.v1.request import V1Question, find_signature
 from core.encoding import jsonio, long_json
 from core.encoding.jsonio import NonFinite
@@ -131,12 +131,12 @@ def _read(question: V1Question, spec: ModelSpec) -> tuple[Signature | None, tupl
     if "inputs" not in document:
         raise InvalidInput("Missing 'inputs' or 'instances' key")
     value = document["inputs"]
-    if isinstance(value, list) and value and is_named(value[0]):
-        return signature, from_rows(value, bindings), ("predictions",)
-    return signature, from_columns(value, bindings), _keys(question, value)
+    return signature, from_inputs(value, bindings), _keys(question, value)
 
 
 def _keys(question: V1Question, value: Any) -> tuple[str, ...]:
+    if are_rows(value):
+        return ("predictions",)
     clash = isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
     if not clash or question.v1_dialect == "tfs":
         return ("outputs",)

@@ -222,6 +222,7 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {"instances": [[1, "a"]]}, MATRIX, 'JSON Value: "a" Type: String is not of expected type: float'),
     (JSON, {"instances": [{"z": 1}]}, MATRIX, "^Failed to process element: 0 of 'instances' list. Error: INVALID_ARGU"),
     (JSON, {"inputs": [{"z": 1}]}, MATRIX, "^Failed to process element: 0 of 'inputs' list. Error: INVALID_ARGUMENT"),
+    (JSON, {"inputs": [{"x": [1, 2]}, 5]}, MATRIX, "^Expecting object but got list at item 1 of input list$"),
     (JSON, {"inputs": {"z": 1}}, MATRIX, "^Missing named input: x in 'inputs' object"),
     (JSON, {"input_data": [{"z": 1}]}, MATRIX, "^Failed to process element: 0 of 'input_data' list. Error: INVALID_A"),
     (JSON, {"input_data": {"z": 1}}, MATRIX, "^Missing named input: x in 'input_data' object"),
@@ -467,6 +468,8 @@ def test_lines_are_rows(model: ModelSpec, body: str, expected: Any) -> None:
     ("\n \r\n", InvalidInput, "the body has no lines; expected a row in each"),
     ('[1, 2]\n\n[1, "a"]', InvalidInput, '^line 3 is not a row of the model: JSON Value: "a" Type: String is not'),
     ('\n{"x": [1, 2]}\n{"y": 1}', InvalidInput, "^line 3 is not a row of the model: JSON object: does not have named"),
+    ('[1, 2]\n\n{"x": [1, 2]}', InvalidInput, "^line 3 is not a row of the model: Expecting value/list but got obj"),
+    ('\n{"x": [1, 2]}\n[1, 2]', InvalidInput, "^line 3 is not a row of the model: Expecting object but got list$"),
     ("1\n" * 262_144 + "2", TooMany, "the body has 262145 lines; at most 262144 are read"),
     ("[[" * 200_000, TooMany, "arrays and objects"),
 ])  # fmt: skip

@@ -24,6 +24,7 @@ SPEC = model(
 Y = output("y", "FP32", [1.5, 2.5])
 Z = output("z", "FP32", [0.5, 0.25])
 BOTH = {"predictions": [1.5, 2.5], "outputs": [1.5, 2.5]}
+ZEROTH = "Failed to process element: 0 of 'inputs' list. Error: INVALID_ARGUMENT: "
 ROWS, COLUMNS = {"predictions": [1.5, 2.5]}, {"outputs": [1.5, 2.5]}
 
 
@@ -113,6 +114,7 @@ def test_several_outputs_stand_under_their_aliases() -> None:
     ({"instances": [1], "inputs": [1]},
      "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"),
     ({"instances": []}, "No values in 'instances' array"),
+    ({"inputs": [{"z": 1}]}, f"{ZEROTH}JSON object: does not have named input: z"),
     ({"instances": [1], "signature_name": "q"}, 'Serving signature name: "q" not found in signature def'),
     ({"instances": [1], "signature_name": "q" * 9999},
      f'Serving signature name: "{"q" * 256}" not found in signature def'),
