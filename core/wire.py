@@ -16,7 +16,7 @@ Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 RETRY_SOON: Final[Header] = (b"retry-after", b"1")
-"""The header of a 503 that may pass by itself, without a forecast of when."""
+"""The header of a 503 whose cause may end by itself at an unknown time."""
 REQUEST_ID: Final = b"x-request-id"
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"

@@ -21,7 +21,7 @@ FEW: Final = 128
 """Elements up to which Python's own comparisons are faster than numpy's calls."""
 LARGEST_HALF: Final = 65504.0
 EXACT_IN_DOUBLE: Final = 2**53
-ROUNDED: Final = ", which from 2**53 on are written without a point or an exponent: this number may be rounded"
+ROUNDED: Final = "; this number may have been rounded: write integers from 2**53 on without a point or exponent"
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, None: math.nan}
 """The floats that JSON numbers cannot express, by their spellings (proto3's JSON mapping; MLServer writes null)."""
 

@@ -117,7 +117,7 @@ def test_a_call_with_too_many_metadata_is_refused(remote: Remote) -> None:
 
 @pytest.mark.parametrize("size", [2, 40_000], ids=["at once", "by ASGI"])
 def test_the_id_and_the_times_of_a_call_are_in_its_trailing_metadata(remote: Remote, size: int) -> None:
-    """In a stream, too, and as over `--grpc-port`, whose initial metadata have neither."""
+    """Streams have them there, too. As over `--grpc-port`, the initial metadata have neither."""
     body = question("half_plus_three", raw("x", "FP32", np.zeros(size, np.float32))).SerializeToString()
     mine = {"timeout": 30, "metadata": [("x-request-id", "mine")]}
     _, unary = remote.call("ModelInfer").with_call(body, **mine)

@@ -41,8 +41,8 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
     """Returns {"error": text} with the error's HTTP status and headers.
 
     TF Serving's own texts: an unknown path or method is 400 "Malformed request" and quotes at most 256 characters of
-    the path; a missing model or version is "Servable not found". A name is quoted in part, too, if it is longer. A path
-    of a model's own can lie here, and its query names the model.
+    the path; a missing model or version is "Servable not found". A name is quoted in part, too, if it is longer. A
+    model's own path can also begin with /v1. Its query names the model.
     Source: TF Serving's http_rest_api_handler.cc.
     """
     if isinstance(error, RouteNotFound | MethodNotAllowed):
