@@ -16,6 +16,10 @@ TOGETHER: Final = 2**16
 """Characters of a long text that are written at a time. Other threads of Python can run between two pieces."""
 MANY: Final = 1024
 """Texts that are joined at a time."""
+ALTOGETHER: Final = 2**22
+"""The most characters of several texts that orjson writes. It also ends the process if its buffer cannot grow."""
+FEW: Final = 64
+"""Characters up to which one of more texts is not written apart, which takes 3 us. V1 writes 65,536 texts at a time."""
 PLACE: Final = orjson.Fragment(b"\0")
 """Stands for a long piece. JSON text has no such byte."""
 
@@ -59,6 +63,22 @@ def json_of(text: str) -> bytes:
         raise TypeError(f"a text is not Unicode: {error.reason}") from None
 
 
+def array(values: list[str]) -> Any:
+    """Returns an array of texts for `jsonio.dumps`, whatever their lengths are together."""
+    if _are_short(_sizes(values)):
+        return values
+    return LongJson(b"[%b]" % b",".join([_members(values[at : at + MANY]) for at in range(0, len(values), MANY)]))
+
+
+def _members(part: list[str]) -> bytes:
+    if len("".join(part)) <= LONGEST:
+        return orjson.dumps(part)[1:-1]
+    if len(part) == 1:
+        return json_of(part[0])
+    half = len(part) // 2
+    return b"%b,%b" % (_members(part[:half]), _members(part[half:]))
+
+
 def _escaped(part: str) -> bytes:
     plain = part.encode()
     if b'"' in plain or b"\\" in plain or np.frombuffer(plain, np.uint8).min() < ord(" "):
@@ -67,9 +87,20 @@ def _escaped(part: str) -> bytes:
 
 
 def texts(values: list[str]) -> list[Any]:
-    """Returns the result of `text` for each text. To join short ones takes a quarter of the time of a look at each."""
+    """Returns each text for `jsonio.dumps`, whatever their lengths are, also together if there are not very many."""
+    sizes = _sizes(values)
+    if _are_short(sizes):
+        return values
+    longest = LONGEST if sum(sizes) <= ALTOGETHER else FEW
+    return [LongJson(json_of(each)) if len(each) > longest else each for each in values]
+
+
+def _sizes(values: list[str]) -> list[int]:
+    """Returns the lengths of MANY texts together. To join short ones takes a quarter of the time of a look at each."""
     if len(values) <= MANY:
-        are_short = len("".join(values)) <= LONGEST
-    else:
-        are_short = all(len("".join(values[at : at + MANY])) <= LONGEST for at in range(0, len(values), MANY))
-    return values if are_short else [text(value) for value in values]
+        return [len("".join(values))]
+    return [len("".join(values[at : at + MANY])) for at in range(0, len(values), MANY)]
+
+
+def _are_short(sizes: list[int]) -> bool:
+    return max(sizes) <= LONGEST and sum(sizes) <= ALTOGETHER

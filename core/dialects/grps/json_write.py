@@ -66,7 +66,7 @@ def _tensor(tensor: Tensor, spell: Spell, non_finite: NonFinite | None) -> dict[
 
 def _elements(flat: Tensor, non_finite: NonFinite | None) -> Any:
     if flat.datatype is BYTES:
-        return long_json.texts([string.decode() for string in flat.array])
+        return long_json.array([string.decode() for string in flat.array])
     if flat.datatype is INT64:
         return integers(flat.array)
     if flat.datatype is FP16:

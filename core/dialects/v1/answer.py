@@ -34,13 +34,13 @@ class Output(NamedTuple):
             return jsonio.numeric(self.tensor, non_finite)
         elements = prod(self.tensor.shape)
         if elements <= TOGETHER:
-            return self.rows(non_finite)
+            return self._strings(long_json.array)
         size, *inner = self.tensor.shape
 
-        def rows_of(start: int, end: int) -> list[Any]:
+        def rows_of(start: int, end: int) -> Any:
             part = self.part(start, end)
             if elements // size <= TOGETHER:
-                return part.rows(non_finite)
+                return part.value(non_finite)
             return [Output(self.alias, part.tensor.reshaped(tuple(inner))).value(non_finite)]
 
         return _in_pieces(size, elements, rows_of)
@@ -48,9 +48,13 @@ class Output(NamedTuple):
     def rows(self, non_finite: NonFinite | None) -> list[Any]:
         """Returns one such value per element of the first axis. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
-            strings: list[Any] = _strings(self.tensor, binary=self.alias.endswith(BINARY_SUFFIX))
+            strings: list[Any] = self._strings(long_json.texts)
             return strings
         return jsonio.rows(self.tensor, non_finite)
+
+    def _strings(self, flat: Callable[[list[str]], Any]) -> Any:
+        """Returns the tensor's strings in its shape. `flat`: makes the array of texts for `jsonio.dumps`."""
+        return _strings(self.tensor, flat, binary=self.alias.endswith(BINARY_SUFFIX))
 
     def part(self, start: int, end: int) -> "Output":
         return Output(self.alias, self.tensor.rows(start, end))
@@ -100,7 +104,7 @@ def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
     )
 
 
-def _in_pieces(size: int, elements: int, rows_of: Callable[[int, int], list[Any]]) -> Any:
+def _in_pieces(size: int, elements: int, rows_of: Callable[[int, int], Any]) -> Any:
     """Returns the array of all rows for `jsonio.dumps`, written some rows at a time: other threads run in between.
 
     `size`: the number of rows. `elements`: in all of them. `rows_of`: returns the rows from one index to another.
@@ -127,12 +131,13 @@ def _encoded(tensor: Tensor) -> Tensor:
     return Tensor(tensor.name, BYTES, strings)
 
 
-def _strings(tensor: Tensor, *, binary: bool) -> Any:
+def _strings(tensor: Tensor, flat: Callable[[list[str]], Any], *, binary: bool) -> Any:
     texts = None if binary else tensor.texts
     if texts is None:
         elements = [text(element, binary=binary) for element in tensor.array.flat]
     else:
-        elements = long_json.texts((texts if texts.ndim == 1 else texts.reshape(-1)).tolist())
+        made = flat if texts.ndim == 1 else long_json.texts
+        elements = made((texts if texts.ndim == 1 else texts.reshape(-1)).tolist())
     return elements if len(tensor.shape) == 1 else objects(elements).reshape(tensor.shape).tolist()
 
 

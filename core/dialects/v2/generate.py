@@ -218,8 +218,8 @@ class _Phrasing:
         if datatype is not BYTES:
             return numeric(Tensor(tensor.name, datatype, flat), self._non_finite)
         try:
-            texts = long_json.texts([element.decode() for element in array.flat])
+            texts = [element.decode() for element in array.flat]
         except UnicodeDecodeError:
             told = f"output {shown(tensor.name)} has bytes that are not UTF-8, as JSON needs: use /infer"
             raise InvalidInput(told) from None
-        return texts[0] if len(texts) == 1 else texts
+        return long_json.text(texts[0]) if len(texts) == 1 else long_json.array(texts)

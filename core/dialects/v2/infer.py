@@ -247,7 +247,7 @@ class _Phrasing:
         if datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
-            return long_json.texts(flat_texts(tensor))
+            return long_json.array(flat_texts(tensor))
         except UnicodeDecodeError:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None

@@ -18,6 +18,7 @@ from tests.support import needs
 ROOT = Path(__file__).parents[3]
 CHILD = """
 import resource, sys
+import numpy as np
 from pathlib import Path
 from core.dialects.grps import json_write
 from core.dialects.grps.content import Tensors, Text
@@ -27,12 +28,15 @@ from core.encoding import jsonio, keys
 from core.encoding.exact_json import dumps_exact
 from core.encoding.jsonio import NonFinite
 from core.operations import ModelSpec
+from core.tensor import TextTensor
 from core.wire import Call, HttpRequest, Options
 from handler.edge.observe.payloads.events import CloudEvent
 from tests.support.grps_samples import result, tensor
 
 content = b"a:" * 2**23
 text, output = content.decode(), tensor("y", "BYTES", [content])
+many = np.array([text[:1000]] * 17_000, object)
+flat, nested = TextTensor("y", many), TextTensor("y", many.reshape(-1, 2))
 
 def reply(dialect, name):
     body = b'{"id": "%b"%b}' % (name, b', "inputs": []' if dialect is infer else b"")
@@ -48,6 +52,11 @@ short, long = ({dialect: reply(dialect, name) for dialect in (infer, generate)} 
 request = b'{"x": "%b"}' % content
 each = {
     "infer": lambda: b"".join(short[infer](result(output)).parts),
+    "infer, many": lambda: b"".join(short[infer](result(flat)).parts),
+    "generate, many": lambda: b"".join(short[generate](result(flat)).parts),
+    "grps, many": lambda: write(Tensors((flat,))),
+    "v1, many": lambda: jsonio.dumps(columns([Output("y", flat)], NonFinite.BARE)),
+    "v1, rows of many": lambda: jsonio.dumps(columns([Output("y", nested)], NonFinite.BARE)),
     "generate": lambda: b"".join(short[generate](result(output)).parts),
     "infer's id": lambda: b"".join(long[infer](result()).parts),
     "generate's id": lambda: b"".join(long[generate](result()).parts),
@@ -73,6 +82,11 @@ for kind, written in each.items():
     print(kind, *told, sep=", ", flush=True)
 """
 TOLD = """infer, no memory, 4
+infer, many, no memory, 4
+generate, many, no memory, 4
+grps, many, no memory, 4
+v1, many, no memory, 4
+v1, rows of many, no memory, 4
 generate, no memory, 4
 infer's id, no memory, 4
 generate's id, no memory, 4
@@ -89,7 +103,10 @@ request, 4, 4
 
 @needs.GLIBC
 def test_a_long_text_is_written_in_the_memory_that_there_is() -> None:
-    """For 16 MB, the writer of ordinary answers asks for 256 MB, and ends the process if it does not get them."""
+    """For 16 MB, the writer of ordinary answers asks for 256 MB, and ends the process if it does not get them.
+
+    Many short texts are as long together.
+    """
     freed = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # else the allocator keeps what one writer has freed
     child = [sys.executable, "-c", CHILD]
     done = subprocess.run(child, cwd=ROOT, env=freed, capture_output=True, text=True, check=False)
@@ -109,8 +126,11 @@ def test_short_texts_are_themselves() -> None:
     """Beside a long one, and many of them together, too."""
     for values in (["a" * LONGEST, ""], [], ["a" * LONGEST] * 3):
         assert long_json.texts(values) == values
+        assert json.loads(jsonio.dumps(long_json.array(values))) == values
     beside = ["b", "a" * (LONGEST + 1)]
-    assert json.loads(jsonio.dumps(long_json.texts(beside * 1025))) == beside * 1025
+    for values in (beside * 1025, ["a\n\u00e9" * 1000, ""] * 1025, ["a"] * 3000 + beside):
+        for made in (long_json.texts, long_json.array):
+            assert json.loads(jsonio.dumps(made(values))) == values
 
 
 def test_a_lone_surrogate_is_not_written() -> None:
