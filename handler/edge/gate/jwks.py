@@ -43,6 +43,8 @@ KINDS: Final = ("RSA", "EC", "OKP")
 """The asymmetric kinds of keys. A symmetric one in a public set would let every reader of it sign tokens."""
 OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
 """The algorithms of an RSA key. A key on a curve has one."""
+NO_SIGNATURE: Final = "none"
+"""The algorithm of tokens without a signature (RFC 7518 3.6)."""
 LEAST_BITS: Final = 2048
 """The fewest bits of an RSA key (RFC 7518 3.3 and 3.5)."""
 
@@ -199,6 +201,14 @@ def _fetched(url: str) -> bytes:
     return b"".join(pieces)
 
 
+def _is_for_signatures(member: Any) -> bool:
+    """Decides whether a member of a set is a key of a known kind for signatures."""
+    if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("alg") == NO_SIGNATURE:
+        return False
+    is_wanted: bool = member.get("use", "sig") == "sig"
+    return is_wanted
+
+
 def _parsed(document: bytes) -> Keys:
     """Returns the keys for signatures of a set. Leaves out those that this server cannot use. Raises ValueError."""
     import jwt  # noqa: PLC0415 - an extra, and 60 ms of cold start with cryptography
@@ -210,12 +220,10 @@ def _parsed(document: bytes) -> Keys:
     except (KeyError, TypeError, RecursionError):
         raise ValueError("it is not a JWK set") from None
     keys: list[PublicKey] = []
-    # A key is left out for each of these errors. PyJWT raises NotImplementedError if a key names the algorithm "none".
-    unusable = (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError)
     for member in members:
-        if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":
+        if not _is_for_signatures(member):
             continue
-        with suppress(*unusable):
+        with suppress(jwt.PyJWTError, ValueError, TypeError, KeyError):  # a key that this server cannot use
             if "verify" not in member.get("key_ops", ("verify",)):  # RFC 7517 4.3
                 continue
             made = jwt.PyJWK(member)
