@@ -78,7 +78,7 @@ def from_columns(value: Any, bindings: Bindings, what: str = "inputs") -> tuple[
     if not is_named(value):
         name = _only(bindings, f"{what} is a plain value/list, but expecting an object")
         given = {name: _tensor(name, bindings, value)}
-        return _with_defaults(given, bindings, _rows(given))
+        return _with_defaults(given, bindings, _rows(given), what)
     if bindings is None:
         check_parts(value, "inputs")
         return tuple(_tensor(name, None, member) for name, member in value.items())
