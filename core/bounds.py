@@ -92,10 +92,10 @@ def check_empty(shape: Sequence[int], what: str) -> None:
 
 
 def check_empty_together(shapes: Sequence[Sequence[int]]) -> None:
-    """Raises TooMany for shapes with a 0 of which a matrix product of two could have too many elements.
+    """Raises TooMany if a matrix product of two tensors with these shapes, which have a 0, could be too large.
 
-    The product has one of the last two axes of each, and the batch axes before them, which both share. A language
-    model's past keys and values have such a batch in its first step.
+    The product has one of the last two axes of each tensor, and the batch axes that both share. The past keys and
+    values of a language model have such a batch in its first step.
     """
     longest = [max(1, *shape[-2:]) for shape in shapes]
     batch = max(math.prod(filter(None, shape)) // size for shape, size in zip(shapes, longest, strict=True))

@@ -194,7 +194,7 @@ def test_features_that_no_example_has_are_looked_at_once(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("text", ["u" * 9000, {"b64": "dXU=" * 3000}])
 def test_texts_that_examples_share_count_with_their_length(tmp_path: Path, text: Any) -> None:
-    """A single one would be copied for each of the examples, which have two bytes."""
+    """One text would be copied for each example, and an example takes two bytes."""
     app = make(_classifier(tmp_path, "BYTES", "classes"))
     status, answer = post(app, "/v1/models/m:classify", {"context": {"x": text}, "examples": [{}] * 1000})
     assert (status, "the defaults of missing inputs would fill" in answer) == (413, True)

@@ -158,7 +158,7 @@ def test_what_a_stalled_body_holds_comes_back(server: Server) -> None:
 
 
 def test_answers_that_are_not_read_stay_within_the_budget(server: Server) -> None:
-    """Each has half of it. They are released when they have waited too long for their client."""
+    """Each answer takes half of the budget. It is released after a while if its client does not read it."""
     number = NUMBER | {"data": [SIZE]}
     numbers = {"name": "numbers", "parameters": {"binary_data": True}}
     document = json.dumps({"inputs": [number], "outputs": [numbers]}).encode()

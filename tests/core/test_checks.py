@@ -46,7 +46,7 @@ ANY = [Echo((spec("a", None), spec("b", None)), (spec("y"),)), Echo(None, None)]
 def test_inputs_without_elements_whose_product_has_too_many_are_refused(
     model: Echo, shapes: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
-    """A hundred bytes would else be gigabytes of an answer."""
+    """Otherwise a request of a hundred bytes would get an answer of gigabytes."""
     with pytest.raises(TooMany, match="the 2 inputs without elements could make a product of [0-9]+ elements; at most"):
         run(Infer(REF, tuple(tensor(name, *shape) for name, shape in zip("ab", shapes, strict=True))), model)
 

@@ -285,8 +285,8 @@ def _coding(coding: bytes | None, kind: CallKind) -> bytes:
 
 
 def _deflates(headers: Headers, kind: CallKind, coding: bytes) -> bool:
-    # A client without this header accepts the compression that it sends. gRPC's libraries always send it: the answer
-    # to a message that they have not compressed is not compressed either.
+    # A client without this header accepts the compression that it uses itself. gRPC's libraries always send the header,
+    # so it does not show whether they want compression. Their own messages show it.
     accepted = headers.get(kind.accepts)
     if accepted is None or (kind.native and not coding):
         return bool(coding)

@@ -37,6 +37,7 @@ UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", BINARY))
 FRAME: Final = re.compile(rb'\s*\{\s*"(?:dataframe_split|input_data)"')
 """Matches the start of a body whose names of columns come before its numbers, as pandas writes it."""
 OBJECT: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
+"""Matches the start of an object in JSON, perhaps behind a byte order mark."""
 DATATYPE: Final = b'"datatype"'
 
 

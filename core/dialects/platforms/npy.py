@@ -93,7 +93,7 @@ def _unreadable(dtype: "np.dtype[Any]") -> InvalidInput:
 
 
 def _from_texts(name: str, array: Any) -> Tensor:
-    """Returns BYTES: characters as UTF-8, and bytes as they are. Raises InvalidInput for what is not Unicode."""
+    """Returns a tensor of BYTES. Encodes characters as UTF-8. Raises InvalidInput for characters outside Unicode."""
     flat = array.reshape(-1)
     pieces = (listed(flat[start : start + SLICE]) for start in range(0, flat.size, SLICE))
     elements = [*chain.from_iterable(pieces)]  # other threads run between the pieces

@@ -18,7 +18,7 @@ FORMS: Final = (AS_JSON, AS_CSV, AS_NPY, AS_LINES)
 REFUSED: Final = re.compile(r";q=0(\.0*)?(;|$)")
 """Matches a type that a client does not accept (RFC 9110 12.4.2), in lower case and without spaces."""
 RANGES: Final = {"*/*": "", "application/*": "application/", "text/*": "text/"}
-"""The ranges of types, by what the names of their types begin with."""
+"""The media ranges that `Accept` can have (RFC 9110 12.5.1), each with the prefix that its types share."""
 Value = Callable[[Sequence[Output], NonFinite | None], Any]
 
 
@@ -29,8 +29,8 @@ class NotAcceptable(HttpError):
 def wanted(request: HttpRequest, own: str) -> str:
     """Returns the form that the client accepts. `own`: without a preference. Raises NotAcceptable.
 
-    The first known one counts, whatever its weight above 0: SageMaker's clients send one. In a range of types, `own`
-    comes first.
+    The first known one counts, whatever its weight above 0: SageMaker's clients send one. `own` comes first among
+    the types of a range.
     """
     accept = request.headers.get(b"accept", b"").decode("latin-1")
     kinds = [kind for part in accept.lower().split(",") if (kind := "".join(part.split()))]

@@ -40,9 +40,10 @@ METHOD: Final = "tensorflow/serving/"
 NOUN: Final = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 Example = Mapping[str, Any]
 OF_ELEMENT: Final = 1024
+"""Bytes that count for a value from the context or a default, for each example that gets it, as a Python object."""
 OF_CHARACTER: Final = 8
-"""Bytes that count for a value which an example does not have itself, and for each character of a text: what they cost
-as Python objects, as the model's copies, and in the answer."""
+"""Bytes that count for each character of such a text. It is in memory as an object, as the model's copy, and in the
+answer."""
 
 
 def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:

@@ -127,7 +127,7 @@ def refused(error: ServingError) -> None:
 
 def out_of_time() -> ServingError:
     """Returns the refusal of the current request by a function whose time is up, and notes it."""
-    error = TimedOut("the answer has not ended within the time that the function's timeout and its gateway leave")
+    error = TimedOut("the function's timeout or its gateway's limit ended before the answer was complete")
     refused(error)
     return error
 

@@ -50,7 +50,7 @@ def _is_pipeline(version: ServedVersion) -> bool:
 
 
 def _size(version: ServedVersion) -> int:
-    """Returns the bytes of a version's files on the disk, 0 if it is no longer in memory."""
+    """Returns the size of a version's files on the disk, in bytes; 0 if the version is not in memory."""
     loaded, size = version.loaded, 0
     for file in loaded.folder.path.rglob("*") if loaded is not None else ():
         with suppress(OSError):  # the model may remove its files

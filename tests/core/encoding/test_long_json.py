@@ -1,4 +1,4 @@
-"""core.encoding.long_json: long texts in every dialect's answers, within the memory that there is."""
+"""core.encoding.long_json: long texts in every dialect's answers, where memory is short."""
 
 import json
 import os

@@ -138,7 +138,7 @@ def test_what_fails_under_the_version_that_serves_is_told_beside_it(root: Path, 
 
 
 def test_an_old_version_whose_new_files_do_not_load_holds_back_no_others(root: Path, clock: Clock) -> None:
-    """It goes on with its old files, the index says why, and the model moves without it: settings, too."""
+    """It serves its old files, and the index says why. The other versions and the settings take effect."""
     add(root, "m", "2")
     say(root, **EVERY)
     models = registry(root)

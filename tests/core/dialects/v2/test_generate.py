@@ -189,7 +189,7 @@ def test_what_is_wrong_is_named(body: Any, known: Any, told: str) -> None:
     ],
 )
 def test_nested_arrays_that_contradict_the_shape_are_refused(shape: Any, value: Any, told: str) -> None:
-    """The model would else get rows that the client has not written. Empty rows are counted."""
+    """Otherwise the model would get other rows than the client's. Rows without elements are counted, too."""
     known = model(spec("x", "FP32", *shape))
     with pytest.raises(InvalidInput, match=re.escape(f"input 'x' {told}")):
         checked(inferred({"x": value}, known), known)

@@ -220,7 +220,7 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
 
 @pytest.mark.parametrize("protocol", ["v2", "grpc"])
 def test_an_answer_that_is_late_names_the_flag(run: Run, protocol: str) -> None:
-    """The server was there, perhaps: it was to be started."""
+    """Perhaps the server runs, so the cure is not to start it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"127.0.0.1:{silent.getsockname()[1]}"
         code, _, err = run("infer", "m", "--sample", "--timeout", "0.1", "--protocol", protocol, "--url", url)

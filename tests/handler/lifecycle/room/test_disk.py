@@ -90,7 +90,7 @@ def test_one_of_several_workers_evicts_nothing(start: Callable[..., Registry]) -
 def test_an_idle_pipeline_leaves_before_the_models_of_its_steps(
     stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds them, and so their files. Then as few of them as possible leave."""
+    """It holds the models, and so their files. After it, as few models as possible are evicted."""
     model = onnx.load_from_string(ONNX.read_bytes())
     model.doc_string = "." * MB
     for name in "mnq":
