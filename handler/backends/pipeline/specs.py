@@ -44,8 +44,21 @@ def consumed(
     for each in bound:
         for path, name, expected in taken(each):
             if name in specs and expected is not None:
+                _check_stated(stated.get(name), expected, path)
                 specs[name] = _both(specs[name], expected, name, path)
     return {name: _within(spec, stated.get(name)) for name, spec in specs.items()}
+
+
+def _check_stated(stated: TensorSpec | None, expected: TensorSpec, path: str) -> None:
+    """Raises Wrong if the model at the path does not accept what the settings state."""
+    if stated is not None and not _fits(stated, expected):
+        raise Wrong("inputs of the settings", f"{stated.name}: {_text(stated)}", f"what fits {path}: {_text(expected)}")
+
+
+def _fits(given: TensorSpec, expected: TensorSpec) -> bool:
+    """Decides whether a model that expects one spec accepts tensors of the other."""
+    accepts = given.datatype is expected.datatype or given.datatype.name in expected.datatype.accepts
+    return accepts and _agree(given.shape, expected.shape)
 
 
 def _both(known: TensorSpec | None, expected: TensorSpec, name: str, path: str) -> TensorSpec:
@@ -125,11 +138,7 @@ def check_taken(each: BoundStep, specs: Mapping[str, TensorSpec | None]) -> None
     """Raises Wrong where a step takes a tensor that cannot fit."""
     for path, name, expected in taken(each):
         given = specs[name]
-        if given is None or expected is None:
-            continue
-        accepts = given.datatype is expected.datatype or given.datatype.name in expected.datatype.accepts
-        both = given.shape is not None and expected.shape is not None
-        if not accepts or (both and _common(given.shape, expected.shape) is None):
+        if given is not None and expected is not None and not _fits(given, expected):
             raise Wrong(path, f"{name}: {_text(given)}", f"what fits the model there: {_text(expected)}")
     if each.said.switch is not None:
         _check_switch(each, specs[each.said.switch])

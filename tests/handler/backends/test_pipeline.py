@@ -139,8 +139,14 @@ def test_a_pipeline_that_cannot_work_is_refused_with_the_place(said: Any, messag
 
 STATED = [
     ({"inputs": (tensor("w"),)}, "inputs of the settings is 'w'; expected an input of the pipeline: x"),
-    ({"inputs": (tensor("x", "FP32"),)}, "what fits the model there: INT64 [-1]"),
-    ({"inputs": (tensor("x", "INT64", 2, 2),)}, "what fits the model there: INT64 [-1]"),
+    (
+        {"inputs": (tensor("x", "FP32"),)},
+        "inputs of the settings is 'x: FP32 [-1]'; expected what fits pipeline.steps[0].inputs.i0: INT64 [-1]",
+    ),
+    (
+        {"inputs": (tensor("x", "INT64", 2, 2),)},
+        "inputs of the settings is 'x: INT64 [2, 2]'; expected what fits pipeline.steps[0].inputs.i0: INT64 [-1]",
+    ),
     ({"outputs": (tensor("x"),)}, "outputs of the settings is 'x'; expected a tensor that a step makes: y"),
     (
         {"outputs": (tensor("y", "FP32"),)},
@@ -152,10 +158,20 @@ STATED = [
 
 @pytest.mark.parametrize(("settings", "message"), STATED)
 def test_settings_that_contradict_the_steps_are_refused(settings: dict[str, Any], message: str) -> None:
-    """They may say more of a shape, and nothing else."""
+    """They may narrow a shape or a datatype, and change nothing else."""
     with pytest.raises(ModelNotLoadable) as refused:
         pipeline({"steps": [A]}, ALL, ModelSettings(**settings))
     assert message in str(refused.value)
+
+
+def test_settings_may_narrow_an_input_and_not_widen_it() -> None:
+    """A model of FP64 accepts FP32; one of FP32 refuses FP64, which clients would send by the settings."""
+    narrow = ModelSettings(inputs=(tensor("x", "FP32"),))
+    said = {"steps": [step("double", {"i0": "x"}, {"o0": "y"})]}
+    assert pipeline(said, ALL, narrow).spec.inputs == (tensor("x", "FP32"),)
+    wide = ModelSettings(inputs=(tensor("x", "FP64"),))
+    with pytest.raises(ModelNotLoadable, match=r"'x: FP64 \[-1\]'; expected what fits pipeline.steps\[0\].inputs.i0"):
+        pipeline({"steps": [step("single", {"i0": "x"}, {"o0": "y"})]}, ALL, wide)
 
 
 def test_the_ends_come_from_the_models_there_and_from_the_settings() -> None:
