@@ -45,12 +45,17 @@ def _member(content: Content, spell: Spell, non_finite: NonFinite | None) -> tup
         case Numbers(array):
             return "ndarray", numeric(Tensor("ndarray", FP32, array), non_finite)
         case Tensors(tensors):
-            told = [_tensor(tensor, spell, non_finite) for tensor in tensors]
+            told = [_tensor(tensor, spell, _without_null(non_finite)) for tensor in tensors]
             return "gtensors", {"tensors": told} if told else {}
         case Map(entries):
-            return "gmap", _map(entries, spell, non_finite)
+            return "gmap", _map(entries, spell, _without_null(non_finite))
         case _:
             assert_never(content)
+
+
+def _without_null(non_finite: NonFinite | None) -> NonFinite | None:
+    """Returns the form in tensors and maps: protobuf's parsers refuse null as an element or a value."""
+    return NonFinite.QUOTED if non_finite is NonFinite.NULL else non_finite
 
 
 def _tensor(tensor: Tensor, spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 import gzip
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
 from core.dialects.grps.predict import EMPTY, NO_TYPE, STREAM_OF_NDARRAYS, WRONG_TYPE, Wishes, decode, wishes
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Deferred, Infer, ModelRef, Stream
+from core.schema.grps import GrpsMessage
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options
 from tests.support.grps_samples import model, result, spec, tensor
 
@@ -165,11 +168,14 @@ def test_an_ndarray_is_answered_only_to_who_asks_for_it() -> None:
         answer(Y, Y, query="return-ndarray=true")
 
 
-def test_the_operators_choice_for_nan_is_kept() -> None:
-    """The same holds under every protocol."""
-    odd = tensor("y", "FP32", [float("nan")])
-    null = told(answer(odd, options=Options(non_finite="null")))
-    assert null["gtensors"]["tensors"][0]["flat_float32"] == [None]
+def test_the_operators_choice_for_nan_is_kept_where_the_protocol_has_it() -> None:
+    """protobuf's parsers refuse null in tensors and maps, which keep their strings. An ndarray is not protobuf's JSON."""
+    odd, null = tensor("y", "FP32", [float("nan")]), Options(non_finite="null")
+    message = json_format.Parse(json.dumps(told(answer(odd, options=null))), GrpsMessage())
+    assert math.isnan(message.gtensors.tensors[0].flat_float32[0])
+    entry = told(answer(odd, body={"gmap": {"s_f": {"x": 1}}}, options=null))
+    assert entry["gmap"]["s_f"] == {"y": "NaN"}
+    assert told(answer(odd, options=null, query="return-ndarray=true"))["ndarray"] == [None]
     with pytest.raises(InvalidInput, match="NaN or infinite"):
         answer(odd, options=Options(non_finite="error"))
 
