@@ -41,7 +41,7 @@ FROM_ELSEWHERE: Final = (
 """The refusal that a container's user reads first: with a published port, every peer is another machine."""
 ON_LAMBDA: Final = (
     "load, unload, online and offline are off on Lambda: set DRAGOMAN_AUTH and send a key with the right 'admin', "
-    "or set DRAGOMAN_CONTROL=open"
+    "or set DRAGOMAN_CONTROL=open; online and offline need DRAGOMAN_GRPS_HEALTH_CONTROL=instance, too"
 )
 OF_A_PAGE: Final = (
     "a page of another site sent this request: its Origin, Sec-Fetch-Site or Host header does not name this server; "
