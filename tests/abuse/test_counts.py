@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import json_format
 
 from core.bounds import LONGEST_CALL, MOST_EMPTY, MOST_EMPTY_ROWS, MOST_FILLED, MOST_MESSAGES, MOST_PARTS, MOST_REFUSED
-from core.dialects.v1 import examples, inputs
+from core.dialects.v1 import examples, odd_rows
 from core.encoding import jsonio
 from core.encoding.structure import MOST_ARRAYS
 from core.schema.open_inference import ModelInferRequest
@@ -168,14 +168,14 @@ def post_bytes(app: App, path: str, body: bytes) -> bytes:
 def test_the_row_that_does_not_fit_is_found_without_looking_at_each(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
     """Rows are checked by the hundred; only those around the odd one are checked one by one."""
     calls: list[int] = []
-    checked = inputs.elements
+    checked = odd_rows.elements
     monkeypatch.setattr(
-        inputs, "elements", lambda flat, datatype: (calls.append(len(flat)), checked(flat, datatype))[1]
+        odd_rows, "elements", lambda flat, datatype: (calls.append(len(flat)), checked(flat, datatype))[1]
     )
     status, text = post(app, PREDICT, {"instances": [[1.5]] * 100_000 + [[1.5, 2]]})
     assert status == 400
     assert "Failed to process element: 100000 of" in text
-    assert len(calls) < 100_000 / inputs.ROWS + 2 * inputs.ROWS
+    assert len(calls) < 100_000 / odd_rows.ROWS + 2 * odd_rows.ROWS
 
 
 def test_features_that_no_example_has_are_looked_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from core.dialects.v1 import bulk
 from core.dialects.v1.answer import Output
-from core.dialects.v1.inputs import WrongRow, from_rows
+from core.dialects.v1.inputs import from_rows
+from core.dialects.v1.odd_rows import WrongRow
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, NotJson
 from core.encoding.structure import MOST_ARRAYS, check_structure

@@ -1,18 +1,18 @@
 """Reads TensorFlow Serving's rows and columns as tensors, and refuses others with its messages.
 
-Rows are checked as a whole, which is quick. If that fails, a search row by row names the first that does not fit.
+Rows are checked as a whole, which is quick. If that fails, `odd_rows` names the first that does not fit.
 Source: TF Serving's json_tensor.h.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from core.bounds import check_filled, check_parts
 from core.checks import fitting
-from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted, to_tensor
+from core.dialects.v1.odd_rows import WrongRow, blame, is_named, odd_object
+from core.dialects.v1.values import flattened, to_tensor
 from core.dtype import BOOL, BYTES, FP64, INT64, DataType, of_array
 from core.errors import InvalidInput, shown
 from core.operations import ModelSpec
@@ -21,32 +21,8 @@ from core.tensor import Tensor, TensorSpec, as_column
 
 UNNAMED: Final = "input-0"
 """KServe's and MLServer's name for the only input of a request that does not name it."""
-ROWS: Final = 512
-"""Rows that are checked together, in a fiftieth of the time that each by itself takes."""
-FAILED: Final = "Failed to process element: {index} of {what!r} list. Error: INVALID_ARGUMENT: {reason}"
-MIXED: Final = "{reason} at item {index} of input list"
-Expected = tuple[int, tuple[int, ...]]
-"""The number of a row's elements, and their shape."""
 Bindings = Mapping[str, Binding] | None
 """A signature's inputs; None if the model does not declare them, and any are accepted."""
-
-
-class WrongRow(InvalidInput):
-    """A row that does not fit. `index`: its place. `reason`: what is wrong. `what`: the member that has the rows.
-
-    `form`: TF Serving's message for it.
-    """
-
-    def __init__(self, index: int, reason: str, form: str = FAILED, what: str = "instances") -> None:
-        super().__init__(form.format(index=index, reason=reason, what=what))
-        self.index = index
-        self.reason = reason
-        self.form = form
-
-
-def is_named(value: Any) -> bool:
-    """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
-    return isinstance(value, dict) and not is_binary(value)
 
 
 def are_rows(value: Any) -> bool:
@@ -101,8 +77,21 @@ def _with_defaults(
         if binding.required:
             raise InvalidInput(f"Missing named input: {name} in {what!r} object.")
         if binding.default is not None:
-            given[name] = binding.default if rows is None else _repeated(binding.default, binding, rows)
+            found = _repeated(binding.default, binding, 1 if rows is None else rows)
+            if rows is None and found is not binding.default:
+                raise InvalidInput(_without_rows(name, given))
+            given[name] = found
     return tuple(given.values())
+
+
+def _without_rows(name: str, given: dict[str, Tensor]) -> str:
+    """Returns why a default that is one row's cannot be repeated. It names two inputs whose rows differ, if any do."""
+    (first, shape), *others = [(alias, tensor.array.shape) for alias, tensor in given.items()]
+    other = next((f" and {shown(alias)} {list(found)}" for alias, found in others if found[:1] != shape[:1]), "")
+    return (
+        f"input {shown(name)} is missing, and its default is repeated for each row: expected the same number of rows "
+        f"in all other inputs; {shown(first)} has shape {list(shape)}{other}"
+    )
 
 
 def _repeated(default: Tensor, binding: Binding, rows: int) -> Tensor:
@@ -135,6 +124,11 @@ def _tensor(name: str, bindings: Bindings, value: Any) -> Tensor:
     if not binding.encoded:
         return as_column(to_tensor(binding.spec.name, binding.spec.datatype, value), binding.spec.shape)
     return decoded(binding.spec, to_tensor(name, BYTES, value))
+
+
+def _datatype(binding: Binding) -> DataType:
+    """Returns the datatype that a client sends."""
+    return BYTES if binding.encoded else binding.spec.datatype
 
 
 def check_renamed(inputs: tuple[Tensor, ...], bindings: Mapping[str, Binding], spec: ModelSpec) -> None:
@@ -219,58 +213,8 @@ def _stacked(name: str, bindings: Bindings, values: Any, *, are_rows: bool = Fal
         return _tensor(name, bindings, values)
     except InvalidInput:
         if isinstance(values, list):
-            _blame(name, bindings, values, are_rows=are_rows)
+            blame(values, None if bindings is None else _datatype(bindings[name]), are_rows=are_rows)
         raise
-
-
-def _blame(name: str, bindings: Bindings, values: list[Any], *, are_rows: bool) -> None:
-    """Raises InvalidInput for the first row that does not fit. Rows that fit together are not examined one by one."""
-    datatype = BYTES if bindings is None or bindings[name].encoded else bindings[name].spec.datatype
-    checked = None if bindings is None else datatype
-    blame = partial(_blame_rows, datatype=checked, are_rows=are_rows)
-    expected = blame(values[:1], 0, None)
-    for start in range(1, len(values), ROWS):
-        rows = values[start : start + ROWS]
-        if not _alike(rows, expected[1], checked):
-            blame(rows, start, expected)
-
-
-def _alike(rows: list[Any], shape: tuple[int, ...], datatype: DataType | None) -> bool:
-    """Decides whether all rows are values of one shape and of the datatype."""
-    if dict in set(map(type, rows)):
-        return False
-    try:
-        flat, found = flattened(rows)
-        if datatype is not None:
-            elements(flat, datatype)
-    except InvalidInput:
-        return False
-    return found == (len(rows), *shape)
-
-
-def _blame_rows(
-    values: list[Any], start: int, expected: Expected | None, datatype: DataType | None, *, are_rows: bool
-) -> Expected:
-    """Checks rows one by one against the first, which is returned. `start`: the number of the first of `values`."""
-    for index, value in enumerate(values, start):
-        if are_rows and is_named(value):
-            raise WrongRow(index, "Expecting value/list but got object", MIXED)
-        try:
-            flat, shape = flattened(value)
-            if datatype is not None:
-                elements(flat, datatype)
-            expected = expected or (len(flat), shape)
-            if len(flat) != expected[0]:
-                raise Irregular(f"Expecting tensor size: {expected[0]} but got: {len(flat)}")
-            if shape != expected[1]:
-                raise Irregular(f"Expecting shape {_shape(expected[1])} but got: {_shape(shape)}")
-        except InvalidInput as error:
-            raise WrongRow(index, error.message) from None
-    return expected or (0, ())
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, shape))}]"
 
 
 def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
@@ -283,17 +227,6 @@ def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
     wanted = set(names)
     for index, instance in enumerate(instances):
         if not isinstance(instance, dict) or instance.keys() != wanted:
-            raise _odd_object(index, instance, wanted, bindings)
+            raise odd_object(index, instance, wanted, wanted if bindings is None else bindings)
     given = {name: _stacked(name, bindings, [instance[name] for instance in instances]) for name in names}
     return _with_defaults(given, bindings, len(instances))
-
-
-def _odd_object(index: int, instance: Any, wanted: set[str], bindings: Bindings) -> InvalidInput:
-    if not isinstance(instance, dict):
-        return WrongRow(index, "Expecting object but got list", MIXED)
-    foreign = next((name for name in instance if name not in (wanted if bindings is None else bindings)), None)
-    if foreign is not None:
-        problem = f"JSON object: does not have named input: {foreign[:256]}"
-    else:
-        problem = f"JSON object: {quoted(instance)} keys must be equal to: {','.join(sorted(wanted))[:256]}"
-    return WrongRow(index, problem)

@@ -169,7 +169,7 @@ def test_an_ndarray_is_answered_only_to_who_asks_for_it() -> None:
 
 
 def test_the_operators_choice_for_nan_is_kept_where_the_protocol_has_it() -> None:
-    """protobuf's parsers refuse null in tensors and maps, which keep their strings. An ndarray is not protobuf's JSON."""
+    """Tensors and maps keep their strings, because protobuf's parsers refuse null there. An ndarray has null."""
     odd, null = tensor("y", "FP32", [float("nan")]), Options(non_finite="null")
     message = json_format.Parse(json.dumps(told(answer(odd, options=null))), GrpsMessage())
     assert math.isnan(message.gtensors.tensors[0].flat_float32[0])

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.bounds import MOST_FILLED, MOST_PARTS
-from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows, is_named
+from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows
+from core.dialects.v1.odd_rows import is_named
 from core.dialects.v1.values import Irregular
 from core.dtype import BYTES
 from core.errors import InvalidInput, TooLarge
@@ -173,13 +174,25 @@ def test_a_default_stands_for_an_input_that_is_left_out() -> None:
     assert listed(from_columns({"x": [1.0, 2.0]}, DEFAULTS)) == {"x": [1, 2], "scale": [2, 2]}
     assert listed(from_columns([1.0], DEFAULTS)) == {"x": [1], "scale": [2]}
     assert listed(from_columns({}, {"scale": DEFAULTS["scale"]})) == {"scale": [2]}
-    more = DEFAULTS | {"y": binding("y", shape=(-1,))}
-    assert listed(from_columns({"x": [1.0, 2.0], "y": [3.0]}, more)) == {"x": [1, 2], "y": [3], "scale": 2}
     assert listed(from_columns({"x": [1.0], "scale": [3.0]}, DEFAULTS)) == {"x": [1], "scale": [3]}
     assert listed(from_rows([1.0, 5.0], DEFAULTS)) == {"x": [1, 5], "scale": [2, 2]}
     assert listed(from_rows([{"x": 1}, {"x": 5}], DEFAULTS)) == {"x": [1, 5], "scale": [2, 2]}
     assert listed(from_rows([{"x": 1, "scale": 3}], DEFAULTS)) == {"x": [1], "scale": [3]}
     assert "keys must be equal to: scale,x" in refused(from_rows, [{"x": 1, "scale": 3}, {"x": 1}], DEFAULTS)
+
+
+@pytest.mark.parametrize(("columns", "shapes"), [
+    ({"x": [1.0, 2.0], "y": [3.0]}, "'x' has shape [2] and 'y' [1]"),
+    ({"x": 1.0, "y": 3.0}, "'x' has shape []"),
+    ({"x": [1.0, 2.0], "y": 3.0}, "'x' has shape [2] and 'y' []"),
+])  # fmt: skip
+def test_a_default_that_cannot_be_repeated_is_not_blamed(columns: dict[str, Any], shapes: str) -> None:
+    """The refusal names the inputs that were sent, whose numbers of rows differ or that have none."""
+    more = DEFAULTS | {"y": binding("y", shape=(-1,))}
+    assert refused(from_columns, columns, more) == (
+        "input 'scale' is missing, and its default is repeated for each row: expected the same number of rows in all "
+        f"other inputs; {shapes}"
+    )
 
 
 @pytest.mark.parametrize("shape", [None, (), (-1, -1, -1)])
