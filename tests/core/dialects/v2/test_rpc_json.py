@@ -95,6 +95,15 @@ def both(message: oip.ModelInferRequest, result: InferResult) -> tuple[oip.Model
     return json_format.Parse(text, oip.ModelInferResponse()), oip.ModelInferResponse.FromString(of_proto)
 
 
+@pytest.mark.parametrize("datatype", ["FP32", "FP16", "BYTES"])
+def test_shared_memory_is_refused_by_its_name(datatype: str) -> None:
+    """An input in shared memory has no contents, which are not counted."""
+    region = {"shared_memory_region": {"stringParam": "r"}}
+    own = {"name": "x", "datatype": datatype, "shape": [3], "parameters": region}
+    text = refused(json.dumps({"modelName": "m", "inputs": [own]}).encode())
+    assert text == "input 'x' has 'shared_memory_region': this server shares no memory with its clients"
+
+
 @pytest.mark.parametrize("copies", [1, LONG])
 @pytest.mark.parametrize("preserve", [False, True], ids=["lowerCamel", "as_written"])
 @pytest.mark.parametrize("datatype", SAMPLES)
