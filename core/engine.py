@@ -139,7 +139,7 @@ def rows_of(operation: ops.Infer, spec: ops.ModelSpec) -> int:
 
     Source: Triton's extension_statistics.md, "inference_count".
     """
-    if not spec.max_batch_size or not operation.inputs:
+    if not (spec.max_batch_size or spec.batching) or not operation.inputs:
         return 1
     shape = operation.inputs[0].shape
     return shape[0] if shape else 1

@@ -239,6 +239,11 @@ class ModelSpec(NamedTuple):
     """Its tensors for clients that ask for embeddings."""
     decoupled: bool = False  # whether one request has any number of answers, which only a stream can have
 
+    @property
+    def batch_size(self) -> int:
+        """The most rows that run together, as Triton's clients see it; 0: requests have no rows."""
+        return self.max_batch_size or (0 if self.batching is None else self.batching.rows)
+
 
 class ModelInfo(NamedTuple):
     """A model's metadata. `versions`: the versions that clients can request, in numeric order.

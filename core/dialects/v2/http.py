@@ -139,7 +139,7 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                 "platform": spec.platform,
                 "backend": spec.platform.partition("_")[0],
                 "version_policy": {"specific": {"versions": [int(version) for version in info.versions]}},
-                "max_batch_size": spec.max_batch_size,
+                "max_batch_size": spec.batch_size,
                 "input": [
                     {
                         **config_tensor(tensor, spec),
@@ -185,7 +185,7 @@ def transactions(spec: ops.ModelSpec) -> dict[str, Any]:
 def config_tensor(tensor: TensorSpec, spec: ops.ModelSpec) -> dict[str, Any]:
     """Returns a tensor's members of Triton's ModelConfig. With a batch size, its dims leave the batch's axis out."""
     dims = [-1] if tensor.shape is None else list(tensor.shape)
-    return {"name": tensor.name, "data_type": tensor.datatype.triton, "dims": dims[1 if spec.max_batch_size else 0 :]}
+    return {"name": tensor.name, "data_type": tensor.datatype.triton, "dims": dims[1 if spec.batch_size else 0 :]}
 
 
 def _all_statistics(_: Call) -> tuple[ops.Operation, Reply]:

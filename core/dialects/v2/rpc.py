@@ -111,7 +111,7 @@ def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.M
                 platform=spec.platform,
                 backend=spec.platform.partition("_")[0],
                 version_policy=ModelVersionPolicy(specific=versions),
-                max_batch_size=spec.max_batch_size,
+                max_batch_size=spec.batch_size,
                 input=[
                     ModelInput(
                         **http.config_tensor(tensor, spec),

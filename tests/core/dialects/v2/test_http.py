@@ -99,11 +99,14 @@ def test_a_route_asks_an_operation_and_answers_its_result(
 
 
 def test_the_configuration_has_the_batching_of_a_model() -> None:
-    """In Triton's members; a model without batching has none."""
+    """In Triton's members. A model without a batch size of its own shows that of its batches."""
     _, reply = ask("GET", "/v2/models/m/config")
-    info = ops.ModelInfo(ops.ModelSpec("m", "2", "p", None, None, batching=ops.Batching(8, 0.0025, (4,))), ("2",))
+    spec = ops.ModelSpec("m", "2", "p", None, None, batching=ops.Batching(8, 0.0025, (4,)))
     dynamic = {"preferred_batch_size": [4], "max_queue_delay_microseconds": 2500}
-    assert told(reply(info))["dynamic_batching"] == dynamic
+    config = told(reply(ops.ModelInfo(spec, ("2",))))
+    assert (config["dynamic_batching"], config["max_batch_size"]) == (dynamic, 8)
+    assert told(reply(ops.ModelInfo(spec._replace(max_batch_size=4), ("2",))))["max_batch_size"] == 4
+    assert told(reply(ops.ModelInfo(spec._replace(batching=None), ("2",))))["max_batch_size"] == 0
 
 
 def test_the_configuration_of_a_model_that_streams_says_so() -> None:

@@ -349,8 +349,10 @@ def test_the_configuration_is_in_tritons_words() -> None:
     batched = phrase(ops.ModelInfo(SPEC._replace(max_batch_size=8), ("7",))).config
     assert (batched.max_batch_size, batched.WhichOneof("scheduling_choice")) == (8, None)
     together = SPEC._replace(batching=ops.Batching(8, 0.0025, (4, 8)))
-    dynamic = phrase(ops.ModelInfo(together, ("7",))).config.dynamic_batching
+    found = phrase(ops.ModelInfo(together, ("7",))).config
+    dynamic = found.dynamic_batching
     assert (list(dynamic.preferred_batch_size), dynamic.max_queue_delay_microseconds) == ([4, 8], 2500)
+    assert (found.max_batch_size, list(found.input[0].dims)) == (8, [3])
     assert list(batched.input[0].dims) == [3]
     assert not phrase(ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",))).config.input
     assert not config.HasField("model_transaction_policy")

@@ -263,7 +263,7 @@ def test_times_and_counts_of_a_batch_are_each_requests_own(meet: Callable[..., M
     assert len({each["infer"] for each in steps}) > 0
     assert all(float(value) >= 0 for each in steps for value in each.values())
     (stats,) = json.loads(meeting.local.call("GET", "/v2/models/m/stats").body)["model_stats"]
-    assert (stats["inference_count"], stats["execution_count"]) == (5, 3)
+    assert (stats["inference_count"], stats["execution_count"]) == (6, 3)  # one of five requests has two rows
     assert [(each["batch_size"], each["compute_infer"]["count"]) for each in stats["batch_stats"]] == [(1, 2), (4, 1)]
 
 
