@@ -30,11 +30,12 @@ class Wrong(Exception):
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
 
 
-class WrongJson(Wrong):
-    """The file is not JSON. `reason` does not quote the file: it may hold a secret."""
+class WrongText(Wrong):
+    """The same in a sentence of its own, for what no value shows. It does not quote a file, which may hold a secret."""
 
-    def __init__(self, reason: str) -> None:
-        Exception.__init__(self, f"the file is not JSON: {reason}")
+    def __init__(self, text: str, key: str = "") -> None:
+        self.key = key
+        Exception.__init__(self, text)
 
 
 class Unquoted:
@@ -76,9 +77,10 @@ def members_of(text: bytes) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         reason = error.msg.replace("Expecting", "expected")
-        raise WrongJson(f"line {error.lineno}, column {error.colno}: {reason[:1].lower()}{reason[1:]}") from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise WrongText(f"the file is not JSON: {where}: {reason[:1].lower()}{reason[1:]}") from None
     except (ValueError, RecursionError) as error:
-        raise WrongJson(str(error)[:80]) from None
+        raise WrongText(f"the file is not JSON: {str(error)[:80]}") from None
     if value and not isinstance(value, dict):
         raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
     return an_object(value, "the file")

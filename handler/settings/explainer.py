@@ -47,7 +47,7 @@ from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
 from core.records import NamedTuple
 from core.tensor import TensorSpec, is_column
-from handler.settings.checked import Wrong, an_object, is_below, size_of, texts
+from handler.settings.checked import Wrong, WrongText, an_object, is_below, size_of, texts
 
 MOST_BACKGROUND: Final = 1000
 """The most rows of a background."""
@@ -152,7 +152,7 @@ def _background(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> dict[
     path = ".background" if said.file is None else f".background.file {said.file!r}"
     rows = said.background if said.file is None else _read(folder / said.file, path)
     if spec.inputs is None:
-        raise _wrong("", "given", 'none, as the model does not declare its inputs: add "inputs" to these settings')
+        raise WrongText('explainer needs a model that declares its inputs: add "inputs" to these settings')
     by_name = _by_input(rows, path, [tensor.name for tensor in spec.inputs], SAID)
     _check_counts({name: len(value) for name, value in by_name.items() if isinstance(value, list) and value}, path)
     background = {tensor.name: _rows(by_name[tensor.name], tensor, path) for tensor in spec.inputs}
@@ -197,9 +197,10 @@ def _read(path: Path, where: str) -> Any:
     except Wrong:
         raise
     except OSError as error:
-        raise _wrong(where, error.strerror, "a file that can be read") from None
+        raise WrongText(f"explainer{where} cannot be read: {error.strerror}") from None
     except Exception as error:  # numpy's own, which may quote an object (<...>), zipfile's, and MemoryError
-        raise _wrong(where, str(error).replace(str(path), "").partition(": <")[0], "a file of numbers") from error
+        reason = str(error).replace(str(path), "").partition(": <")[0]
+        raise WrongText(f"explainer{where} is not a file of numbers: {shown(reason)}") from error
 
 
 def _check_bytes(size: int, where: str) -> None:
@@ -240,7 +241,7 @@ def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
     try:
         array = from_values(tensor.name, datatype, shape, _wide(value, datatype, path)).array
     except InvalidInput as error:
-        raise _wrong(path, error.message, "values of the input's type") from None
+        raise WrongText(f"explainer{path}: {error.message}") from None
     return bf16_from_float(array) if tensor.datatype is BF16 else array
 
 
@@ -272,7 +273,7 @@ def _names(said: Any, background: Mapping[str, NDArray[Any]]) -> dict[str, tuple
     for name, array in background.items():
         if len(names[name]) != math.prod(array.shape[1:]):
             expected = f"{math.prod(array.shape[1:])} names, one for each element of an example's input {name!r}"
-            raise _wrong(".feature_names", names[name], expected)
+            raise _wrong(".feature_names", list(names[name]), expected)
     return {name: tuple(names[name]) for name in background}
 
 

@@ -145,7 +145,7 @@ WIDER = [[0.0] * 10] * 1000
 
 
 @pytest.mark.parametrize(("said", "inputs", "message"), [
-    ({"background": ROWS}, None, 'none, as the model does not declare its inputs: add "inputs"'),
+    ({"background": ROWS}, None, 'needs a model that declares its inputs: add "inputs"'),
     ({"background": ROWS}, tensors("x", "z"), wrong(".background", "", "")[:23] + ".*an object by input; .*'x', 'z'"),
     ({"background": {"z": ROWS}}, tensors("x"), wrong(".background", "['z']", "the model's inputs ['x']")),
     ({"background": [[1, 2, 3]]}, tensors("x"), wrong(".background.x", "[1, 3]", "rows of the input's shape [-1, 2]")),
@@ -154,17 +154,18 @@ WIDER = [[0.0] * 10] * 1000
     ({"background": {"x": 1}}, tensors("x"), wrong(".background.x", "1", "an array of rows")),
     ({"background": {"x": "ab"}}, tensors("x"), wrong(".background.x", "'ab'", "an array of rows")),
     ({"background": [["a", 1]]}, tensors("x"),
-     "explainer.background.x is .*'a' where FP32 needs numbers.*expected values"),
+     "^explainer.background.x: input 'x' has 'a' where FP32 needs numbers"),
     ({"background": [[1.5, 1]]}, tensors("x", datatype="INT8"), "1.5 where INT8 needs integers"),
     ({"background": [[300, 1]]}, tensors("x", datatype="INT8"), "300, which is out of range for INT8"),
-    ({"background": [["a", 1]]}, tensors("x", datatype="BYTES"), "x is .*1 where BYTES needs strings.*expected values"),
+    ({"background": [["a", 1]]}, tensors("x", datatype="BYTES"),
+     "^explainer.background.x: input 'x' has 1 where BYTES needs strings"),
     ({"background": {"x": []}}, tensors("x", shape=None), wrong(".background", "{'x': 0}", "from 1 to 1000 rows")),
     ({"background": [[1]] * 1001}, tensors("x", shape=None),
      wrong(".background", "{'x': 1001}", "from 1 to 1000 rows")),
     ({"background": {"x": ROWS, "z": ROWS * 2}}, tensors("x", "z"),
      wrong(".background", "{'x': 2, 'z': 4}", "from 1 to 1000 rows, the same number for every input")),
     ({"background": ROWS, "feature_names": ["a"]}, tensors("x"),
-     wrong(".feature_names", "('a',)", "2 names, one for each element of an example's input 'x'")),
+     wrong(".feature_names", "['a']", "2 names, one for each element of an example's input 'x'")),
     ({"background": ROWS, "feature_names": {"z": ["a", "b"]}}, tensors("x"),
      wrong(".feature_names", "['z']", "the model's inputs ['x']")),
     ({"background": WIDER, "budget": 21}, tensors("x", shape=None),
@@ -200,7 +201,7 @@ def test_the_output_and_the_class_must_be_there(tmp_path: Path, more: dict[str, 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The message does not have this machine's paths."""
     for name in ("b.npy", "b.json", "b.npz"):
-        message = re.escape(f"explainer.background.file {name!r} is 'No such file or directory'; expected a file that")
+        message = re.escape(f"explainer.background.file {name!r} cannot be read: No such file or directory")
         with pytest.raises(Wrong, match=message):
             built(tmp_path, {"background": {"file": name}})
 
@@ -210,7 +211,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_not_what_it_should_be_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     """The file's content does not matter."""
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(Wrong, match=f"explainer.background.file {name!r} is .*; expected a file") as refusal:
+    with pytest.raises(
+        Wrong, match=f"explainer.background.file {name!r} is (not a file of numbers: |.*; expected a file)"
+    ) as refusal:
         built(tmp_path, {"background": {"file": name}})
     assert str(tmp_path) not in str(refusal.value)
 
@@ -220,7 +223,7 @@ def test_a_file_of_objects_runs_no_code(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.array([[print, print]], object), allow_pickle=True)
     np.savez(tmp_path / "b.npz", x=np.array([[print, print]], object))
     for name in ("b.npy", "b.npz"):
-        with pytest.raises(Wrong, match="(Python objects in dtype|allow_pickle=False).*; expected a file of numbers"):
+        with pytest.raises(Wrong, match="is not a file of numbers: .*(Python objects in dtype|allow_pickle=False)"):
             built(tmp_path, {"background": {"file": name}})
 
 

@@ -41,6 +41,8 @@ CURES: Final = (
         r"model\.sig|is signed|sign it|digest",
         "sign it again with `dragoman sign`, or push it with --sign-key",
     ),
+    ("explainer", r"\bexplainer\b", "correct `explainer` in its settings as the text says (docs/explain.md)"),
+    ("two-models", r"and a pipeline in its settings", "remove the pipeline, or the model's own file"),
     (
         "settings-mismatch",
         r"its settings|the settings describe|model-settings\.json|metadata of model",
@@ -59,11 +61,15 @@ CURES: Final = (
     (
         "zipmap",
         r"Type Error.*ZipMap",
-        "export it with skl2onnx and options={{'zipmap': False}}, or with data of float32",
+        "export it with data of float32, such as to_onnx(model, X[:1].astype('float32')) (docs/tables.md)",
     ),
     ("operator", r"No Op registered|No opset import", "export it for the standard operators of ONNX (opset ai.onnx)"),
     ("opset", r"[Oo]pset|IR version", "export it with an older opset, or install a newer onnxruntime"),
-    ("sequence-output", r"is a sequence|zipmap", "convert it with skl2onnx and options={{'zipmap': False}}"),
+    (
+        "sequence-output",
+        r"is a sequence|zipmap",
+        "join it by ConcatFromSequence in the graph, or export each of a MultiOutputClassifier's estimators alone",
+    ),
     ("provider", r"^providers|execution provider", "name a provider of this machine, or none"),
     ("fetch", r"the store|access denied|broke off", "check s3:GetObject on the repository's prefix, and the network"),
     ("pipeline", r"^steps\[|pipeline", "repair the step that the text names; each of its models must load by itself"),

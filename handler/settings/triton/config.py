@@ -15,7 +15,7 @@ from google.protobuf import text_format
 
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable, shown
-from handler.settings.checked import Wrong, members_of
+from handler.settings.checked import Wrong, WrongText, members_of
 from handler.settings.triton import FILE, ensemble
 from handler.settings.triton.tokens import TOKEN, check_escapes
 from handler.settings.triton.triton_model_config import (
@@ -101,7 +101,7 @@ def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
         return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
     except (text_format.ParseError, RecursionError, ValueError) as error:
         words = " ".join(str(error).replace("dragoman.triton.", "").split())
-        raise Wrong("the file", f"{len(text)} bytes", f"protobuf's text format ({words[:160]})") from None
+        raise WrongText(f"the file is not protobuf's text format: {words[:160]}") from None
 
 
 def _known(text: str) -> tuple[str, list[str]]:
@@ -132,7 +132,7 @@ def _fields(text: str) -> Iterator[tuple[str, int]]:
         if depth < 0:
             break
     if depth:
-        raise Wrong("the file", f"{len(text)} characters", "as many closing brackets as opening ones")
+        raise WrongText("the file does not have as many closing brackets as opening ones")
 
 
 def _members(model: str, read: tuple[TritonConfig, list[str]]) -> dict[str, Any]:
@@ -167,7 +167,9 @@ def _check(model: str, config: TritonConfig, fields: Iterable[str]) -> None:
     if config.max_batch_size < 0:
         raise Wrong("max_batch_size", config.max_batch_size, "0 or more")
     if "sequence_batching" in fields:
-        raise Wrong("sequence_batching", "there", "a model without a state between requests")
+        raise WrongText(
+            "sequence_batching is not offered: no model keeps a state between requests", "sequence_batching"
+        )
     unused = sorted(field for field in fields if field not in TritonConfig.DESCRIPTOR.fields_by_name)
     if unused:
         log.warning("%s of model %s: %s has no effect here", FILE, model, shown(", ".join(unused)))

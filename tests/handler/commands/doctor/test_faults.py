@@ -245,7 +245,9 @@ FAULTS = [
     Fault(
         "settings-value", "wine/1/model-settings.json", "correct the file", settings("{", "wine/1/model-settings.json")
     ),
-    Fault("settings-value", "wine/config.pbtxt", "text format", settings("max_batch_size: many", "wine/config.pbtxt")),
+    Fault(
+        "settings-value", "wine/config.pbtxt", "correct the file", settings("max_batch_size: many", "wine/config.pbtxt")
+    ),
     Fault(
         "config-ignored",
         "wine/config.pbtxt",
@@ -271,6 +273,10 @@ FAULTS = [
     Fault("weights-missing", "large/1", "weights' file", weightless),
     Fault("warm-up", "wine/1", "`warmup` of its settings", loaded(settings({"warmup": [{"file": "none.json"}]}))),
     Fault("settings-mismatch", "wine/1", "repeat", loaded(settings({"inputs": SHAPE}))),
+    Fault("explainer", "wine/1", "docs/explain.md", loaded(settings({"explainer": {"background": {"file": "b.npy"}}}))),
+    Fault(
+        "two-models", "wine/1", "remove the pipeline", loaded(settings({"pipeline": {"steps": [{"model": "iris"}]}}))
+    ),
     Fault("python-error", "code/1", "repair model.py", python("1 / 0")),
     Fault("package-missing", "code/1", "pip install sklaern", python("import sklaern")),
     Fault("no-predict", "code/1", "define predict", python("x = 1")),
