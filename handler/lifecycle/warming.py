@@ -82,11 +82,15 @@ def _size(request: WarmUp, spec: ModelSpec, folder: Path) -> int:
 
 
 def _ask(requests: Iterable[WarmUp], model: Model, folder: Path) -> None:
-    for request in requests:
-        for infer in _inferences(request, model, folder):
-            check()
-            for _ in ask(Stream(infer), model):
-                pass
+    for index, request in enumerate(requests):
+        try:
+            for infer in _inferences(request, model, folder):
+                check()
+                for _ in ask(Stream(infer), model):
+                    pass
+        except ServingError as error:
+            file = "" if request.file is None else f" ({shown(request.file)})"
+            raise InvalidInput(f"warmup[{index}]{file}: {error.message}") from error
 
 
 def _late(limit: float | None) -> TimedOut:
@@ -123,10 +127,10 @@ def _read(file: str, model: Model, folder: Path) -> Infer:
 def _random(request: WarmUp, model: Model, random: np.random.Generator) -> Infer:
     spec = model.spec
     if spec.inputs is None:
-        raise InvalidInput('it does not declare its inputs: name them in its settings, or use a "file"')
+        raise InvalidInput('the model does not declare its inputs: name them in its settings, or use a "file"')
     for name in request.shapes:
         if name not in {tensor.name for tensor in spec.inputs}:
-            raise InvalidInput(f"warmup.shapes names the input {shown(name)}, which it does not have")
+            raise InvalidInput(f"its shapes name the input {shown(name)}, which the model does not have")
     tensors = tuple(
         Tensor(tensor.name, tensor.datatype, _values(tensor.datatype, _shape(tensor, request), random))
         for tensor in spec.inputs
@@ -139,7 +143,7 @@ def _shape(tensor: TensorSpec, request: WarmUp) -> tuple[int, ...]:
     if shape is not None:
         return shape
     if tensor.shape is None:
-        raise InvalidInput(f"input {shown(tensor.name)} can have any rank: state its shape in warmup.shapes")
+        raise InvalidInput(f"input {shown(tensor.name)} can have any rank: state its shape in `shapes`")
     return tuple(1 if size == -1 else size for size in tensor.shape)
 
 

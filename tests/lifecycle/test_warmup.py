@@ -50,7 +50,7 @@ def test_a_version_that_fails_its_warm_up_never_serves(tmp_path: Path, launch: C
         publish(root, "m", 2, COUNTS.replace(b"< 0", b">= 0"), "model.py")
         (root / "m" / "2" / "model-settings.json").write_text('{"warmup": [{"random": true}]}')
         text = refusal(wire.post("/v2/repository/models/m/load"), 503)
-        assert text == ("model 'm' version 2 failed its warm-up: model 'm' raised ValueError")
+        assert text == ("model 'm' version 2 failed its warm-up: warmup[0]: model 'm' raised ValueError")
         answer = wire.infer("m", X)
         assert answer.headers["model-version"] == "1"
         assert answer.tensor().tolist() == [[1, 2], [1, 2]]

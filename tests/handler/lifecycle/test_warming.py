@@ -93,13 +93,13 @@ def test_a_model_that_streams_is_asked_for_its_stream_to_the_end(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("inputs", "request_", "reason"), [
-    (None, WarmUp(), 'it does not declare its inputs: name them in its settings, or use a "file"'),
+    (None, WarmUp(), 'warmup.0.: the model does not declare its inputs: name them in its settings, or use a "file"'),
     ((TensorSpec("x", DATATYPES["FP32"], None),), WarmUp(), "input 'x' can have any rank: state its shape"),
-    ((spec("x", "FP32", 1),), WarmUp(shapes={"y": (1,)}), "warmup.shapes names the input 'y', which it does not"),
-    ((spec("x", "FP32", 1),), WarmUp(shapes={"x": (2,)}), r"input 'x' has shape \[2\]; the model expects \[1\]"),
+    ((spec("x", "FP32", 1),), WarmUp(shapes={"y": (1,)}), "warmup.0.: its shapes name the input 'y', which"),
+    ((spec("x", "FP32", 1),), WarmUp(shapes={"x": (2,)}), r"warmup.0.: input 'x' has shape \[2\]; the model"),
     ((spec("x", "FP32", 1),), WarmUp("gone.json"), "'gone.json' cannot be read: No such file or directory"),
-    ((spec("x", "FP32", 1),), WarmUp("bad.json"), "the body is 1; expected an object with 'inputs'"),
-    ((spec("x", "FP32", -1),), WarmUp(shapes={"x": (0,)}), "empty"),
+    ((spec("x", "FP32", 1),), WarmUp("bad.json"), r"warmup\[0\] \('bad.json'\): the body is 1; expected an object"),
+    ((spec("x", "FP32", -1),), WarmUp(shapes={"x": (0,)}), "warmup.0.: empty"),
 ])  # fmt: skip
 def test_a_warm_up_that_fails_is_why_the_model_is_not_loaded(
     tmp_path: Path, inputs: Any, request_: WarmUp, reason: str
