@@ -163,9 +163,12 @@ Operation = (
 
 
 class Readiness(NamedTuple):
+    """`fault`: the kind of the failure that is in the way, None for a model that is only not loaded yet."""
+
     ready: bool
     state: State = State.READY
     reason: str = ""
+    fault: Fault | None = None
 
 
 class ServerInfo(NamedTuple):

@@ -163,12 +163,16 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """An answer. `parts`: the body in pieces that are not joined yet. `trailers`: headers behind it, over HTTP/2."""
+    """An answer. `parts`: the body in pieces that are not joined yet. `trailers`: headers behind it, over HTTP/2.
+
+    `why`: the kind and the text of a failure that it reports in a form of its own, for the log and the counts.
+    """
 
     status: int
     headers: tuple[Header, ...]
     parts: tuple[Part, ...] = ()
     trailers: tuple[Header, ...] = ()
+    why: tuple[Fault, str] | None = None
 
     @property
     def length(self) -> int:

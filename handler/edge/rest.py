@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import Deadline
-from core.errors import ModelFailed, ServingError, TooLarge, shown
+from core.errors import SHOWN_CHARACTERS, ModelFailed, ServingError, TooLarge, shown
 from core.records import NamedTuple
 from core.wire import (
     Call,
@@ -30,7 +30,7 @@ from handler.edge.gate.gate import AccessGate, Visitor
 from handler.edge.jobs import HttpCodec, Job, ServedModels, WholeHead
 from handler.edge.leaving import Leaving
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.record import RECORD, Record, own_id, refused
+from handler.edge.observe.record import RECORD, Failure, Record, own_id, refused
 from handler.edge.ongoing import Ongoing
 from handler.edge.protocols import INTERNAL, Destination, RouteMatch, Routes, identified, phrased
 from handler.edge.timing import Clock, Timing
@@ -242,9 +242,15 @@ def _json_in(headers: Headers, dialect: Dialect) -> int:
 
 
 def _repeating(answer: HttpResponse | HttpStream, dialect: Dialect, record: Record) -> HttpResponse | HttpStream:
-    """Returns an answer that says "not ready" or "not found" with the client's own id. A model's own stays."""
+    """Returns an answer that says "not ready" or "not found" with the client's own id, and notes why it does.
+
+    A model's own answer stays.
+    """
     if answer.status < NEGATIVE or not isinstance(answer, HttpResponse) or record.timing.use is not None:
         return answer
+    if answer.why is not None:
+        fault, text = answer.why
+        record.error = Failure(fault.name, text[:SHOWN_CHARACTERS])
     return identified(answer, dialect, record.own_id)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from core import operations as ops
 from core.deadline import NEVER, Deadline
-from core.errors import ModelNotFound, NotSupported, ServingError, VersionNotFound
+from core.errors import Fault, ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
 from core.ports import Context
 from core.statistics import Series, Statistics
@@ -123,20 +123,20 @@ class Registry:
     def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
         loaded = self._loaded(ref, context)
         spec = self.spec(ref) if loaded.ready else None
-        trouble = "" if spec is None else self._trouble(spec.name)
-        return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble) if trouble else loaded
+        if spec is not None and (trouble := self._trouble(spec.name)):
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble, fault=Fault.UNAVAILABLE)
+        return loaded
 
     def _loaded(self, ref: ModelRef, context: Context) -> ops.Readiness:
         """Returns whether the version is in memory."""
         try:
-            target = self._catalog.ready.get(ref) or self._catalog.resolve(ref, context.deadline)
+            version = stable(self._catalog.ready.get(ref) or self._catalog.resolve(ref, context.deadline))
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
-            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
-        version = stable(target)
-        ready = version.loaded is not None
-        return ops.Readiness(ready, State.READY if ready else version.state, "" if ready else version.reason)
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message, fault=error.fault)
+        ready, entry = version.loaded is not None, version.entry
+        return ops.Readiness(ready, State.READY if ready else entry.state, "" if ready else entry.reason, entry.fault)
 
     def describe(self, ref: ModelRef, context: Context) -> ops.ModelInfo:
         use = self._use(ref, context, 1.0)

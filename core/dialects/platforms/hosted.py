@@ -13,7 +13,7 @@ from core import operations as ops
 from core.bounds import check_call
 from core.dialects.platforms import invocations
 from core.encoding import jsonio
-from core.errors import InvalidInput, MemoryShort, ModelNotFound, NeverFits, ServingError, shown
+from core.errors import Fault, InvalidInput, MemoryShort, ModelNotFound, NeverFits, ServingError, shown
 from core.wire import (
     JSON,
     Call,
@@ -66,7 +66,8 @@ def _load(folder: str, call: Call) -> tuple[ops.Operation, Reply]:
     def reply(was_loaded: bool) -> HttpResponse:  # noqa: FBT001 - the operation's result
         if was_loaded:
             return json_answer(_shown(folder, name))
-        return json_answer({"error": f"model {shown(name)} is already loaded"}, LOADED)
+        text = f"model {shown(name)} is already loaded"
+        return json_answer({"error": text}, LOADED)._replace(why=(Fault.INVALID_ARGUMENT, text))
 
     return ops.Load(name, anew=False), reply
 
@@ -104,4 +105,5 @@ def _unload(call: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _absent(name: str) -> HttpResponse:
-    return refuse(ModelNotFound(f"model {shown(name)} is not loaded", model=name))
+    error = ModelNotFound(f"model {shown(name)} is not loaded", model=name)
+    return refuse(error)._replace(why=(error.fault, error.message))

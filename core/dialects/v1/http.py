@@ -11,7 +11,7 @@ from typing import Any, Final
 from core import operations as ops
 from core.dialects.v1.request import ref
 from core.encoding import jsonio
-from core.errors import ModelNotFound, ServingError, VersionNotFound, escaped
+from core.errors import Fault, ModelNotFound, ServingError, VersionNotFound, escaped, shown
 from core.operations import State
 from core.wire import (
     JSON,
@@ -97,12 +97,15 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(result: ops.StatusResult) -> HttpResponse:
         if not result.versions:
-            return json_answer({"error": _unknown(reference, result.missing)}, 404)
+            text = _unknown(reference, result.missing)
+            return json_answer({"error": text}, 404)._replace(why=(Fault.NOT_FOUND, text))
         dialect = "tfs" if pinned else result.v1_dialect or call.request.options.v1_dialect
         told: dict[str, Any] = {} if dialect == "tfs" else {"name": reference.name, "ready": result.ready}
         if dialect != "kserve":
             told["model_version_status"] = _versions(result.versions)
-        return json_answer(told) if result.ready or dialect == "tfs" else json_answer(told, 503, RETRY_SOON)
+        if result.ready or dialect == "tfs":
+            return json_answer(told)
+        return json_answer(told, 503, RETRY_SOON)._replace(why=_failed(reference, result.versions))
 
     return ops.ModelStatus(reference), reply
 
@@ -110,6 +113,14 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
 def _unknown(reference: ops.ModelRef, missing: str) -> str:
     which = f"version {missing}" if missing else "any versions"
     return f"Could not find {which} of model {escaped(_shortened(reference.name))}"
+
+
+def _failed(reference: ops.ModelRef, versions: Sequence[ops.IndexEntry]) -> tuple[Fault, str] | None:
+    """Returns the newest failure of a load; None for a model that is only not loaded yet."""
+    failed = next((entry for entry in reversed(versions) if entry.fault is not None), None)
+    if failed is None or failed.fault is None:
+        return None
+    return failed.fault, f"model {shown(reference.name)} is not ready: {failed.reason}"
 
 
 def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:

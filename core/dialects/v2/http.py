@@ -91,7 +91,8 @@ def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
             return json_answer({"name": name, "ready": True})
         told = {"state": result.state, "reason": result.reason}
         error = f"model {shown(name)} is not ready: {result.reason}"
-        return json_answer({"name": name, "ready": False, **told, "error": error}, 503, RETRY_SOON)
+        why = None if result.fault is None else (result.fault, error)
+        return json_answer({"name": name, "ready": False, **told, "error": error}, 503, RETRY_SOON)._replace(why=why)
 
     return ops.ModelReady(infer.ref(call)), reply
 

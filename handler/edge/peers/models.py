@@ -53,7 +53,8 @@ class SharedModels:
         yield own
         for answer in self._peers.ask(*question) if own.ready else ():
             if isinstance(answer, ServingError):
-                yield Readiness(ready=False, state=State.UNAVAILABLE, reason=f"{ELSEWHERE}: {answer.message}")
+                reason = f"{ELSEWHERE}: {answer.message}"
+                yield Readiness(ready=False, state=State.UNAVAILABLE, reason=reason, fault=answer.fault)
             elif answer.ready:
                 yield answer
             else:

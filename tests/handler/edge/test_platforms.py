@@ -67,6 +67,8 @@ def test_a_multi_model_endpoint_loads_lists_invokes_and_unloads(start: Start, ba
     assert (first.status, first.json()) == (200, entry["abc"])
     again = load(local, "abc")
     assert (again.status, again.json()) == (409, {"error": "model 'abc' is already loaded"})
+    refusals = {("platform", "NOT_FOUND"): 2, ("platform", "INVALID_ARGUMENT"): 1}
+    assert local.app.observer.counts.refusals == refusals
     assert load(local, "def").status == 200
     assert local.call("GET", "/models?next_page_token=x").json() == {"models": [entry["abc"], entry["def"]]}
     assert local.call("GET", "/models/def").json() == entry["def"]

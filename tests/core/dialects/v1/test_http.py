@@ -293,8 +293,17 @@ def test_a_models_status_has_both_protocols_keys(
     if tfs:
         expected["model_version_status"] = [listed_as("10", "AVAILABLE"), listed_as("1", "AVAILABLE")]
     assert told(response) == expected
-    assert response.status == (200 if ready or not kserve else 503)
+    assert (response.status, response.why) == (200 if ready or not kserve else 503, None)
     assert ((b"retry-after", b"1") in response.headers) is (response.status == 503)
+
+
+def test_a_model_whose_load_failed_is_reported_with_the_newest_failure() -> None:
+    """For the log alone: the answer has it where TensorFlow Serving's clients look."""
+    broken, worse = (entry(number, State.UNAVAILABLE, f"no {number}", fault=Fault.INTERNAL) for number in "12")
+    for versions, newest in (((broken, entry("2")), "1"), ((broken, worse), "2")):
+        response = ask("GET", "/v1/models/m")[1](StatusResult(versions))
+        assert (response.status, set(told(response))) == (503, {"name", "ready", "model_version_status"})
+        assert response.why == (Fault.INTERNAL, f"model 'm' is not ready: no {newest}")
 
 
 @pytest.mark.parametrize("place", ["versions/1", "labels/stable"])
@@ -311,6 +320,7 @@ def test_the_status_of_what_is_not_there_says_what() -> None:
     response = reply(StatusResult(()))
     assert response.status == 404
     assert told(response) == {"error": "Could not find any versions of model m"}
+    assert response.why == (Fault.NOT_FOUND, "Could not find any versions of model m")
     response = ask("GET", "/v1/models/m/versions/9")[1](StatusResult((), missing="9"))
     assert told(response) == {"error": "Could not find version 9 of model m"}
     long = ask("GET", f"/v1/models/{'n' * 300}")[1](StatusResult(()))

@@ -10,7 +10,7 @@ import pytest
 from core import operations as ops
 from core.dialects import V2
 from core.dtype import DATATYPES
-from core.errors import InvalidInput
+from core.errors import Fault, InvalidInput
 from core.router import Router
 from core.statistics import BatchCount, Count, Statistics
 from core.tensor import TensorSpec
@@ -96,6 +96,15 @@ def test_a_route_asks_an_operation_and_answers_its_result(
     assert told(response) == answer
     assert response.status == (503 if result is NOT_READY else 200)
     assert ((b"retry-after", b"1") in response.headers) is (result is NOT_READY)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.INTERNAL])
+def test_a_model_that_is_not_ready_has_a_reason_for_the_log_if_something_failed(fault: Fault | None) -> None:
+    """The answer is the same."""
+    _, reply = ask("GET", "/v2/models/m/ready")
+    response = reply(NOT_READY._replace(fault=fault))
+    assert (response.status, told(response)) == (503, UNREADY)
+    assert response.why == (None if fault is None else (fault, UNREADY["error"]))
 
 
 def test_the_configuration_has_the_batching_of_a_model() -> None:

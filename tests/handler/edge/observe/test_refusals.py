@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from grpc import aio
@@ -19,6 +19,9 @@ from tests.handler.edge.observe.test_access import GRPS, Context, function, line
 from tests.handler.edge.observe.test_metrics import scraped
 from tests.support.connect_client import envelope
 from tests.support.remote import question
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JSON = [(b"content-type", b"application/json")]
 SERVICE = "/inference.GRPCInferenceService/"
@@ -45,6 +48,10 @@ def over_grpc(path: str, *messages: bytes, metadata: Any = ()) -> Any:
 
 def post(path: str, body: bytes = b"{}", headers: Any = JSON) -> Any:
     return lambda app: ask(app, "POST", path, body, headers=headers)
+
+
+def get(path: str) -> Any:
+    return lambda app: ask(app, "GET", path)
 
 
 def connect(method: str, kind: str, body: bytes) -> Any:
@@ -76,6 +83,10 @@ CASES: list[tuple[str, Any, dict[str, str], str, str]] = [
     ("no route of v2", post("/v2/odd"), {}, "v2", "NOT_FOUND"),
     ("no route of v1", post("/v1/odd"), {}, "v1", "NOT_FOUND"),
     ("no route of grps", post("/grps/v1/odd"), {}, "grps", "NOT_FOUND"),
+    ("no model of v1", get("/v1/models/nobody"), {}, "v1", "NOT_FOUND"),
+    ("no version of no model of v1", get("/v1/models/nobody/versions/9"), {}, "v1", "NOT_FOUND"),
+    ("no version of v1", get("/v1/models/half_plus_three/versions/9"), {}, "v1", "NOT_FOUND"),
+    ("no model of v2", get("/v2/models/nobody/ready"), {}, "v2", "NOT_FOUND"),
     ("no method of v2", lambda app: ask(app, "PUT", INFER), {}, "v2", "UNIMPLEMENTED"),
     ("nothing on the site", post("/odd"), {}, "site", "NOT_FOUND"),
     ("no site", post("/odd"), {"SITE": "false"}, "site", "NOT_FOUND"),
@@ -151,14 +162,40 @@ def test_no_text_of_a_client_makes_a_line_a_field_or_a_series(
         assert all(len(value) < 64 and value.isprintable() for _, labels in scraped(app) for _, value in labels)
 
 
+@pytest.mark.parametrize("path", ["/v1/models/broken", "/v2/models/broken/ready", "/v2/models/broken/versions/1/ready"])
+def test_only_a_failed_load_makes_a_models_readiness_a_refusal(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that is only not loaded yet is the answer to a question, and nothing that an operator has to mend."""
+    (tmp_path / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "broken" / "1" / "model.onnx").write_bytes(b"no")
+    protocol = path[1:3]
+    with closing(make(tmp_path, ACCESS_LOG="true")) as app:
+        assert get(path)(app)[0] == 503
+        (line,) = lines(app, capsys)
+        assert " INFO dragoman.access: " in line
+        assert " reason=" not in line
+        assert post("/v2/models/broken/infer", BODY)(app)[0] == 503
+        assert app.observer.counts.refusals == {("v2", "FAILED_PRECONDITION"): 1}
+        app.observer.counts.refusals.clear()
+        lines(app, capsys)
+        status, _, body = get(path)(app)
+        (line,) = lines(app, capsys)
+        assert (status, json.loads(body)["ready"]) == (503, False)
+        assert re.search(r" WARNING .* reason=FAILED_PRECONDITION error=\"model 'broken' is not ready: model ", line)
+        assert app.observer.counts.refusals == {(protocol, "FAILED_PRECONDITION"): 1}
+
+
 @pytest.mark.parametrize("path", [
     "/v2/models/nobody/infer", "/v1/models/nobody:predict", "/grps/v1/infer/predict", SERVICE + "ModelInfer", "/odd",
+    "GET /v1/models/nobody",
 ])  # fmt: skip
 def test_a_refusal_on_lambda_is_one_line_over_every_protocol(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And counts once, with the invocation's id."""
+    method, _, path = path.rpartition(" ")
     with closing(function(DRAGOMAN_ACCESS_LOG="true")) as made:
         body = '{"modelName": "nobody"}' if path.startswith(SERVICE) else '{"instances": [1], "model": "nobody"}'
-        answer = made(http("POST", path, body) | {"headers": {"content-type": "application/json"}}, Context())
+        answer = made(http(method or "POST", path, body) | {"headers": {"content-type": "application/json"}}, Context())
         (line,) = lines(made.app, capsys)
         assert f" {answer['statusCode']} " in line
         assert " id=invocation-1 reason=" in line

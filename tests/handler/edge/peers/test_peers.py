@@ -123,7 +123,7 @@ def test_what_another_worker_refuses_is_refused(hire: Hire, tmp_path: Path) -> N
     with pytest.raises(ModelNotFound, match="another worker: "):
         load(one)
     found = one.shared.readiness(IRIS, SOON)
-    assert (found.ready, found.reason[:16]) == (False, "another worker: ")
+    assert (found.ready, found.reason[:16], found.fault) == (False, "another worker: ", ModelNotFound.fault)
     finished(partial(one.shared.unload, "iris", SOON))
     with pytest.raises(NotSupported, match="another worker: "):
         finished(partial(one.shared.set_online, online=True))
