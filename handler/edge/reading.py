@@ -57,6 +57,7 @@ class Reading:
             self._watch(loop, MESSAGE_SECONDS)
         body = await self._waits.result(read(), now, LATE)
         if body is EOF:
+            await _settled(read)
             raise NotSupported(NO_MESSAGE)
         message: bytes = body
         return message
@@ -82,11 +83,21 @@ class Reading:
             self._waits.end(task)
 
 
+async def _settled(read: Callable[[], Awaitable[Any]]) -> None:
+    """Returns after the last message of a call, unless grpc has ended the call: then its task is cancelled meanwhile.
+
+    To a reader, a message beyond grpc's limit looks like the end of the messages, and so does a client that leaves.
+    grpc refuses the former itself. Its event for the end of the call comes while another read is under way.
+    """
+    await read()
+
+
 async def messages_of(read: Callable[[], Awaitable[Any]], idling: Idling) -> AsyncGenerator[bytes]:
     """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
     while True:
         taken = [await idling.wait(read(), asyncio.get_running_loop().time())]
         if taken[0] is EOF:
+            await _settled(read)
             return
         yield taken.pop()  # this frame does not keep the message while it is worked on
 

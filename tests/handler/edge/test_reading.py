@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any, cast
 
@@ -14,7 +14,8 @@ from grpc import aio
 from core.errors import NotSupported, ServerBusy
 from handler.edge import idling, reading, rpc
 from handler.edge.flight import NO_LIMIT, Flight
-from handler.edge.reading import Reading, most_messages
+from handler.edge.idling import Idling
+from handler.edge.reading import Reading, messages_of, most_messages
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import make
 from tests.handler.edge.test_rpc import BODY
@@ -55,6 +56,46 @@ def test_a_call_without_a_message_has_the_code_of_the_other_ports(path: str) -> 
 
     assert served(app, work) is grpc.StatusCode.UNIMPLEMENTED
     app.close()
+
+
+@pytest.mark.parametrize("path", [INFER, "/grpc.health.v1.Health/Watch"])
+def test_a_message_that_grpc_refuses_is_not_an_end_of_messages(path: str) -> None:
+    """The size limit is grpc's own: its client gets RESOURCE_EXHAUSTED, and the log has no false reason."""
+    with closing(make(MAX_BODY_BYTES="2000")) as app:
+
+        async def work(channel: aio.Channel, _: Any) -> grpc.StatusCode:
+            call: Any = channel.stream_stream(path)
+            with pytest.raises(aio.AioRpcError) as refused:
+                [_ async for _ in call(iter([b"x" * 3000]))]
+            for _ in range(1000):
+                if app.observer.counts.tallies:
+                    break
+                await asyncio.sleep(0.01)
+            return refused.value.code()
+
+        assert served(app, work) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert [*app.observer.counts.tallies] == [("grpc", "CANCELLED")]
+        assert app.observer.counts.refusals == {}
+
+
+def test_a_stream_that_grpc_has_ended_does_not_end_well() -> None:
+    """Its reader sees an end of the messages, and is cancelled in the read that follows."""
+
+    async def cancelled() -> Any:
+        raise asyncio.CancelledError
+
+    reads, found = iter([sent, ended, cancelled]), list[bytes]()
+
+    async def read() -> Any:
+        return await next(reads)()
+
+    async def main() -> None:
+        async for message in messages_of(read, Idling(1)):
+            found.append(message)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert found == [b"a"]
 
 
 def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
