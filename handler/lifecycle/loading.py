@@ -4,8 +4,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 from handler.stores import DiskShort, Folder, Gone, private
-from handler.stores.progress import Progress
+from handler.stores.progress import OTHERS, Progress, Turn, unless_done
 
 log = logging.getLogger(__name__)
 COPIES: Final = 2
@@ -38,7 +38,10 @@ SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
 AT_ONCE: Final = 4
 """Models fetched and loaded at the same time; each waits mostly for the network. Those that wait for memory, or for the
-models of a pipeline's steps, do not count: what fits would wait for them."""
+models of a pipeline's steps, do not count: what fits would wait for them. Nor do those that take long in a runtime."""
+LONG_SECONDS: Final = 5.0
+"""A load that takes longer in its runtime lets others go on beside it: a model's code may never return. Until then it
+does not share the processor and the memory with more loads, which would not end earlier together."""
 TOKENIZERS: Final = (4, 20)
 """The bytes that a tokenizer takes for each of its file, for good and while it is read: of pairs 4 and 12, of words 14
 and 15, of a unigram model 19 and 20."""
@@ -47,13 +50,13 @@ and 15, of a unigram model 19 and 20."""
 class LoadTask(NamedTuple):
     """What one load has to do, and with what. `spared`: versions that are not evicted for it.
 
-    `slot`: its part in AT_ONCE, which it may close before its end.
+    `slot`: its part in AT_ONCE, which may end before it.
     """
 
     version: ServedVersion
     progress: Progress
     spared: Sequence[ServedVersion]
-    slot: ExitStack
+    slot: Turn
 
 
 class Loading:
@@ -76,8 +79,7 @@ class Loading:
 
         Implements handler.lifecycle.versions.LoadVersion: the version itself keeps its state.
         """
-        with ExitStack() as slot:
-            slot.enter_context(self._free)
+        with self._in_turn(version, progress) as slot:
             begun = time.monotonic()
             try:
                 loaded = self._fetched(LoadTask(version, progress, spared, slot))
@@ -86,6 +88,20 @@ class Loading:
                 raise
         LOADS.succeeded(time.monotonic() - begun, progress.fetched)
         return loaded
+
+    @contextmanager
+    def _in_turn(self, version: ServedVersion, progress: Progress) -> Iterator[Turn]:
+        """Waits until fewer than AT_ONCE models are being loaded."""
+        if not self._free.acquire(blocking=False):
+            progress.waits_for = OTHERS
+            log.info("model %s version %s waits for %s", version.name, version.version.number, OTHERS)
+            self._free.acquire()
+            progress.waits_for = ""
+        slot = progress.turn(self._free.release)
+        try:
+            yield slot
+        finally:
+            slot.end()
 
     def _fetched(self, task: LoadTask) -> Loaded:
         """Returns the model in memory, after its files were fetched."""
@@ -137,7 +153,7 @@ class Loading:
         if said.note:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
-            slot.close()
+            slot.end()
             parts = self._steps.parts(version, source, progress, spared)
             try:
                 start = partial(self._start, loader, source._replace(parts=parts))
@@ -149,7 +165,7 @@ class Loading:
         make = partial(self._made, version, partial(self._start, loader, source), folder, progress, said.note)
         if self._budget is None:
             return make()
-        slot.close()
+        slot.end()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
 
@@ -205,6 +221,8 @@ class Loading:
                 size = sum(file.size or 0 for file in files.files)
                 cache = private.own(self._settings.cache, self._settings.platform)
                 stack.enter_context(attempt(cache, version.name, files, size, progress.deadline))
+            else:
+                stack.enter_context(unless_done(LONG_SECONDS, partial(_give_way, version, progress)))
             stack.enter_context(progress.in_runtime())
             loaded = Loaded(start(), folder, self._gate, version.traffic, version.pace)
             loaded.note = note
@@ -219,6 +237,13 @@ class Loading:
             limit = self._settings.timeout if source.settings.timeout is None else source.settings.timeout
             warming.warm(model, source.settings.warmup, source.folder, limit)
         return model
+
+
+def _give_way(version: ServedVersion, progress: Progress) -> None:
+    """Lets others load beside a load that takes long."""
+    number, seconds = version.version.number, LONG_SECONDS
+    log.warning("model %s version %s has been loading in its runtime for %g s", version.name, number, seconds)
+    progress.give_way()
 
 
 class Stamp(NamedTuple):

@@ -1,8 +1,8 @@
-"""How far one load is: bytes of its files first, then its runtime; and until when it may go on."""
+"""How far one load is: bytes of its files first, then its runtime; until when it may go on; what others wait for."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,6 +12,43 @@ from core.errors import StillLoading
 MB: Final = 1_000_000
 PAUSE: Final = 1.0
 """Seconds after which a load that ran out of time can be requested again. Fetched bytes are kept."""
+OTHERS: Final = "the loads of other models"
+
+
+class Turn:
+    """A load's part in what only some loads can have at the same time. Any thread may end it; it ends once."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._ends = [end]
+
+    def end(self) -> None:
+        """Lets another load have its turn."""
+        if (end := self._taken()) is not None:
+            end()
+
+    def keep(self) -> bool:
+        """Returns False if the turn has ended; otherwise its owner ends it, and `end` does nothing any more."""
+        return self._taken() is not None
+
+    def _taken(self) -> Callable[[], None] | None:
+        try:
+            return self._ends.pop()
+        except IndexError:  # another thread was earlier
+            return None
+
+
+@contextmanager
+def unless_done(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    """Calls `call` in another thread if the block takes that many seconds."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:
@@ -19,12 +56,12 @@ class Progress:
 
     `fetched`: bytes that this load has fetched; `done` counts those that an earlier one has left, too. `waits_for`:
     what holds the load up, in words for the repository index; empty while nothing does. `before_ns`: what the runtimes
-    of other models took, which this load waited for.
+    of other models took, which this load waited for. `turns`: what other loads wait for.
     """
 
     __slots__ = (
         *("_begun", "_ended", "_lock", "_slice", "before_ns"),
-        *("deadline", "done", "fetched", "total", "waits_for"),
+        *("deadline", "done", "fetched", "total", "turns", "waits_for"),
     )
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
@@ -34,10 +71,22 @@ class Progress:
         self.done = 0
         self.fetched = 0
         self.waits_for = ""
+        self.turns: list[Turn] = []
         self.before_ns = 0
         self._begun = 0
         self._ended = 0
         self._lock = threading.Lock()
+
+    def turn(self, end: Callable[[], None]) -> Turn:
+        """Returns a turn of this load, which has just begun."""
+        turn = Turn(end)
+        self.turns.append(turn)
+        return turn
+
+    def give_way(self) -> None:
+        """Lets the loads of other models go on, while this one goes on as well."""
+        for turn in self.turns:
+            turn.end()
 
     def add(self, count: int) -> None:
         with self._lock:
@@ -65,6 +114,8 @@ class Progress:
 
     def unfinished(self, model: str) -> StillLoading:
         """Returns the refusal of a request that can wait no longer."""
+        if self.waits_for:
+            return StillLoading(f"model {model!r} waits for {self.waits_for}: try again", retry_after=PAUSE)
         if self._begun:
             seconds = self.load_ns / 1e9
             text = f"model {model!r} has been loading in its runtime for {seconds:.0f} s: try again"

@@ -26,8 +26,8 @@ from handler.settings import Settings
 
 T = TypeVar("T")
 MODEL, NOTHING = Waits.MODEL, Waits.NOTHING
-LOADERS: Final = 16
-"""Loads that have a thread. Most of them may wait for memory (see lifecycle.loading.AT_ONCE)."""
+LOADERS: Final = 64
+"""Loads that have a thread. Most of them may wait for memory (see lifecycle.loading.AT_ONCE), or never end."""
 ASIDE: Final = 4
 """Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
 PROMPT: Final = 2

@@ -1,7 +1,8 @@
 """Brings the models of a pipeline's steps into memory, before the pipeline itself is loaded.
 
 The threads that load models never wait for one another here: a pipeline loads what it needs in threads of its own.
-Pipelines that need memory take turns. Otherwise each of two could hold what the other one waits for.
+Pipelines that need memory take turns. Otherwise each of two could hold what the other one waits for. A turn ends after
+a while: a load waits for memory no longer than ROOM_SECONDS, and one that takes longer may never end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,10 +29,11 @@ from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.models import stable
 from handler.lifecycle.pipelines.parts import HeldParts, Wanted, hold, ref_of
 from handler.lifecycle.repository import Repository
+from handler.lifecycle.room.budget import ROOM_SECONDS
 from handler.lifecycle.single_flight import Load
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import ServedVersion
-from handler.stores.progress import Progress
+from handler.stores.progress import Progress, unless_done
 
 if TYPE_CHECKING:
     import threading
@@ -129,11 +131,13 @@ class Assembly:
         if not self._turn.acquire(timeout=-1 if deadline.is_never else max(0.0, deadline.left)):
             raise progress.unanswered()
         progress.waits_for = "the models of its steps"
+        turn = progress.turn(self._turn.release)
         try:
-            yield
+            with unless_done(ROOM_SECONDS, turn.end):
+                yield
         finally:
             progress.waits_for = ""
-            self._turn.release()
+            turn.end()
 
     def _held(
         self,

@@ -2,7 +2,8 @@
 
 The measure is what the kernel reports as resident (RSS), not a sum of estimates: a model may load if the resident bytes
 and the bytes at the peak of its load stay within the limit together. Loads take turns, so that no two count on the same
-memory, and so that each load's own bytes can be measured. Fetching files takes no turn.
+memory, and so that each load's own bytes can be measured. Fetching files takes no turn. A load that takes long lets
+others have theirs, and the memory that it may yet take is reserved.
 """
 
 import gc
@@ -12,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from core.errors import MemoryShort, NeverFits, counted
@@ -20,7 +22,7 @@ from handler.lifecycle.room import memory
 from handler.lifecycle.room.residents import Residents
 from handler.lifecycle.usage import Loaded, MemoryGate
 from handler.lifecycle.versions import ServedVersion
-from handler.stores.progress import Progress
+from handler.stores.progress import OTHERS, Progress
 
 log = logging.getLogger(__name__)
 ROOM_SECONDS: Final = 30.0
@@ -47,6 +49,11 @@ class Claim(NamedTuple):
 
 
 class Budget:
+    """`limit`: in bytes. The thread that holds `_turn` changes the rest.
+
+    `_reserved`: the bytes that loads without a turn may yet take. `_spent`: those that all loads have taken so far.
+    """
+
     def __init__(self, limit: int, residents: Residents) -> None:
         self.limit = limit
         self.gate = MemoryGate()
@@ -54,6 +61,8 @@ class Budget:
         self._base = sys.maxsize
         self._made: weakref.WeakKeyDictionary[Loaded, ServedVersion] = weakref.WeakKeyDictionary()
         self._footprints: weakref.WeakKeyDictionary[ServedVersion, Footprint] = weakref.WeakKeyDictionary()
+        self._reserved: dict[ServedVersion, int] = {}
+        self._spent = 0
         self._turn = threading.Lock()
 
     def check(self, claim: Claim) -> None:
@@ -68,10 +77,11 @@ class Budget:
         for _ in range(TRIES):
             self._admit(claim, progress)
             try:
-                loaded, footprint = _measured(load, claim.guess.cost)
+                loaded, footprint = self._measured(claim, load, progress)
                 self._footprints[claim.version] = footprint
                 self._made[loaded] = claim.version
                 if self._fits(claim, 0):
+                    self._spent += footprint.cost
                     return loaded
                 held = _resident()
                 del loaded  # it took more than was known: now it is known
@@ -85,12 +95,40 @@ class Budget:
     def add(self, work: Callable[[], None], size: int) -> bool:
         """Calls `work` for a model in memory if so many bytes fit without evicting others. Returns whether it did."""
         with self._turn:
-            fits = _resident() + size <= self.limit
+            fits = self._taken() + size <= self.limit
             if fits:
                 with memory.separate_blocks():
                     work()
                 memory.trim()
         return fits
+
+    def _measured(self, claim: Claim, load: Callable[[], Loaded], progress: Progress) -> tuple[Loaded, Footprint]:
+        """Returns the model, and what its load took. This thread has the turn before and after."""
+        measure = _Measure(self._spent)
+        turn = progress.turn(partial(self._give_way, claim, measure))
+        try:
+            with memory.separate_blocks():
+                loaded = load()
+        finally:
+            if not turn.keep():
+                self._take_turn(progress)
+                del self._reserved[claim.version]
+        return loaded, measure.footprint(claim.guess.cost, self._spent)
+
+    def _give_way(self, claim: Claim, measure: "_Measure") -> None:
+        """Lets others load beside a load that takes long."""
+        self._reserved[claim.version] = max(0, self._need(claim).peak - measure.pause())
+        self._turn.release()
+
+    def _take_turn(self, progress: Progress) -> None:
+        if not self._turn.acquire(blocking=False):
+            progress.waits_for = OTHERS
+            self._turn.acquire()
+            progress.waits_for = ""
+
+    def _taken(self) -> int:
+        """Returns the resident bytes, and those that are reserved."""
+        return _resident() + sum(self._reserved.values())
 
     def _need(self, claim: Claim) -> Footprint:
         return self._footprints.get(claim.version) or claim.guess
@@ -100,7 +138,7 @@ class Budget:
         until = time.monotonic() + progress.deadline.earlier(ROOM_SECONDS)
         self.gate.waiting.append(None)
         try:
-            while not self._takes_turn(claim):
+            while not self._takes_turn(claim, progress):
                 if time.monotonic() > until:
                     raise self._busy(claim)
                 progress.waits_for = "memory that other models use"
@@ -109,10 +147,10 @@ class Budget:
             progress.waits_for = ""
             self.gate.waiting.pop()
 
-    def _takes_turn(self, claim: Claim) -> bool:
+    def _takes_turn(self, claim: Claim, progress: Progress) -> bool:
         """Takes the turn if there is room, after evicting for it."""
         self.gate.close()
-        self._turn.acquire()
+        self._take_turn(progress)
         has_room = False
         try:
             has_room = self._has_room(claim)
@@ -136,6 +174,10 @@ class Budget:
         staying = self._residents.staying(claim.version, claim.spared)
         if len(self._residents.beside(claim.version)) > len(staying) or any(each.in_use() for each in self._leaving()):
             return False  # models in use will be idle
+        if self._reserved:
+            return (
+                self._taken() + need.cost <= self.limit
+            )  # what the other load takes counts neither as free nor as ours
         gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
         memory.trim()
         if self._fits(claim, need.peak):
@@ -148,7 +190,7 @@ class Budget:
 
     def _fits(self, claim: Claim, more: int) -> bool:
         """Decides whether that many bytes fit, after evicting as little as possible."""
-        while _resident() + more > self.limit:
+        while self._taken() + more > self.limit:
             if not any(map(self._evict, self._residents.leaving(claim.version, claim.spared))):
                 return False
         return True
@@ -211,17 +253,29 @@ def budget_of(limit: int | None, residents: Residents) -> Budget | None:
     return None if limit is None else Budget(limit, residents)
 
 
-def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint]:
-    """Measures a load. Other threads may free memory meanwhile, so a model never counts for less than `least`."""
-    memory.trim()
-    memory.reset_peak()
-    before = _resident()
-    with memory.separate_blocks():
-        loaded = load()
-    peak = memory.peak() - before
-    memory.trim()
-    cost = max(least, _resident() - before)
-    return loaded, Footprint(max(peak, cost + least), cost)
+class _Measure:
+    """Measures a load. Other threads may free memory meanwhile, so a model never counts for less than `least`.
+
+    `spent`: the bytes that all loads have taken. What others take between `pause` and the end is not this load's.
+    """
+
+    def __init__(self, spent: int) -> None:
+        memory.trim()
+        memory.reset_peak()
+        self._before = _resident()
+        self._spent = spent
+        self._peak: int | None = None
+
+    def pause(self) -> int:
+        """Ends the measure of the peak, since another load begins. Returns the bytes that the load has taken."""
+        self._peak = memory.peak() - self._before
+        return _resident() - self._before
+
+    def footprint(self, least: int, spent: int) -> Footprint:
+        peak = memory.peak() - self._before if self._peak is None else self._peak
+        memory.trim()
+        cost = max(least, _resident() - self._before - (spent - self._spent))
+        return Footprint(max(peak, cost + least), cost)
 
 
 def _freed(measured: Footprint, freed: int, least: int) -> Footprint:

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.deadline import NEVER
+from core.deadline import NEVER, within
 from core.dtype import DATATYPES
 from core.engine import infer
 from core.errors import ModelNotFound, ModelNotLoadable, StillLoading
@@ -24,7 +25,7 @@ from handler.backends import Source
 from handler.lifecycle.pipelines import parts as held_parts
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.room import memory
-from handler.lifecycle.single_flight import Background, Pending
+from handler.lifecycle.single_flight import Background, Pending, settled
 from handler.settings import Settings
 from tests.handler.lifecycle.samples import PATIENT, Clock, add, listed, registry
 
@@ -418,6 +419,38 @@ def test_pipelines_and_their_models_are_loaded_at_the_same_time_without_a_deadlo
         answers = list(clients.map(lambda ref: ask(models, 2.0, ref=ref), refs))
         models.close()
     assert answers == [[5.0]] * 8 + [[4.0]] * 2 + [[5.0]] * 8 + [[4.0]] * 2
+
+
+def test_a_pipeline_whose_step_does_not_load_does_not_keep_others_from_loading(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the turn of pipelines for a while, where memory is limited, and is loaded at last."""
+    for name in ("m2", "n2"):
+        add(root, name, "1")
+    publish(root, {"steps": [STEP | {"model": "m2"}, NEXT | {"model": "n2"}]}, "p2")
+    gate, began, choose = threading.Event(), threading.Event(), backends.choose
+
+    def chosen(name: str, *rest: Any) -> Any:
+        def load(source: Source, settings: Settings) -> Any:
+            if name == "m":
+                began.set()
+                assert gate.wait(60)
+            return choose(name, *rest)(source, settings)
+
+        return load
+
+    monkeypatch.setattr(backends, "choose", chosen)
+    monkeypatch.setattr("handler.lifecycle.pipelines.assembly.ROOM_SECONDS", 0.02)
+    monkeypatch.setattr("handler.lifecycle.loading.LONG_SECONDS", 0.02)
+    with ThreadPoolExecutor(2) as executor, ThreadPoolExecutor(1) as clients:
+        models = registry(root, executor, MEMORY_LIMIT="100GB")
+        answer = clients.submit(ask, models, 2.0)
+        assert began.wait(60)
+        with settled(lambda: models.use(ModelRef("p2"), PATIENT), within(50)) as other:
+            assert other.spec.name == "p2"
+        gate.set()
+        assert answer.result(60) == [5.0]
+        models.close()
 
 
 def test_a_load_that_runs_out_of_time_goes_on_with_the_next_request(

@@ -1,11 +1,12 @@
 """handler.stores.progress: how far a load is, and until when it may go on."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from core.deadline import NEVER, Deadline
-from handler.stores.progress import PAUSE, Progress
+from handler.stores.progress import PAUSE, Progress, unless_done
 
 
 def test_a_load_that_is_begun_again_is_timed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +57,40 @@ def test_a_request_reads_that_its_model_is_in_its_runtime(monkeypatch: pytest.Mo
         refusal = progress.unfinished("m")
     assert refusal.message == "model 'm' has been loading in its runtime for 12 s: try again"
     assert refusal.retry_after == 1
+
+
+def test_a_request_reads_what_its_load_waits_for() -> None:
+    """What holds the load up is what the refusal has, before and in the runtime."""
+    progress = Progress()
+    progress.waits_for = "the loads of other models"
+    text = "model 'm' waits for the loads of other models: try again"
+    assert progress.unfinished("m").message == text
+    with progress.in_runtime():
+        assert progress.unfinished("m").message == text
+
+
+def test_a_turn_ends_once() -> None:
+    """A load that gives way ends all its turns, except those that it keeps or that have ended."""
+    ended: list[str] = []
+    progress = Progress()
+    first, second, third = (progress.turn(lambda name=name: ended.append(name)) for name in "abc")  # type: ignore[misc]
+    first.end()
+    assert second.keep()
+    progress.give_way()
+    progress.give_way()
+    assert ended == ["a", "c"]
+    assert not any(turn.keep() for turn in (first, second, third))
+
+
+def test_what_takes_too_long_is_reported_by_another_thread() -> None:
+    """A block that ends in time is not."""
+    late, calls = threading.Event(), []
+    with unless_done(0.0, late.set):
+        assert late.wait(60)
+    with unless_done(3600.0, lambda: calls.append(None)):
+        timer = next(each for each in threading.enumerate() if isinstance(each, threading.Timer))
+    timer.join(60)
+    assert (timer.is_alive(), calls) == (False, [])
 
 
 def test_a_store_that_does_not_answer_in_time_is_still_loading() -> None:
