@@ -14,7 +14,7 @@ from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import written
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
-from handler.commands.publish import push, shelf, targets, versions
+from handler.commands.publish import places, push, shelf, targets, versions
 from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
@@ -46,8 +46,10 @@ def run(options: CommandOptions, settings: Settings) -> None:
         if row is not None:
             _run_library(options, row, settings)
             return
-    named = _configured(options) if options.models_config is not None else [_model(options, settings)]
-    models = [_checked(model, settings, force=options.force) for model in named]
+    one = options.models_config is None
+    named = [_model(options, settings)] if one else _configured(options)
+    typed = options.target if one else None
+    models = [_checked(model, settings, force=options.force, typed=typed) for model in named]
     with TemporaryDirectory(prefix="convert-") as made:
         _convert(models, Path(made), options, Meter(quiet=options.quiet))
         for model in models:
@@ -62,7 +64,7 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
             "--signature is for a SavedModel: a model of another library has no signatures to choose from"
         )
     job = ConvertJob(source, _number(source, versions.number(options.version)))
-    _checked(ModelJobs(target, [job], {}), settings, force=options.force)
+    _checked(ModelJobs(target, [job], {}), settings, force=options.force, typed=options.target)
     meter = Meter(quiet=options.quiet)
     with TemporaryDirectory(prefix="convert-") as made:
         model = Path(made) / target.name
@@ -131,12 +133,14 @@ def _is_saved_model(folder: Path) -> bool:
     return any((folder / marker).is_file() for marker in MARKERS)
 
 
-def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
+def _checked(model: ModelJobs, settings: Settings, *, force: bool, typed: str | None) -> ModelJobs:
     """Returns the model with the other keys of its published settings. Raises Refused, ServingError.
 
-    A push would refuse the same versions and settings, but only after the conversion.
+    A push would refuse the same places, versions and settings, but only after the conversion. `typed`: the argument
+    that names the target, None if the argument names a repository.
     """
     there = shelf.model(settings, model.target)
+    places.check(typed or str(model.target), model.target, there, settings)
     for job in () if force else model.jobs:
         there.check_free(job.number, model.target)
     parse(model.target.name, there.settings)

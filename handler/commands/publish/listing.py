@@ -11,9 +11,9 @@ from core.errors import ModelNotLoadable, escaped
 from core.records import NamedTuple
 from handler.backends import EXPECTED
 from handler.commands import tables
-from handler.commands.meter import human
+from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
-from handler.commands.publish import shelf, targets
+from handler.commands.publish import places, shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.refused import Refused
 from handler.commands.tables import TableRow
@@ -90,13 +90,17 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
 
 def _named(settings: Settings, name: str) -> str:
     """Returns the URI of the repository's model, or the name itself if only a folder here has it."""
-    model = str(targets.model(name, settings.repository))
+    target = targets.model(name, settings.repository)
     if not Path(name).is_dir():
-        return model
+        return str(target)
     try:
-        return model if shelf.items(settings, model, "") else name
+        if not shelf.items(settings, str(target), ""):
+            return name
     except Refused:
         return name
+    if places.beside(name, target) is not None:
+        Meter(quiet=False).say(f"{name!r} is a model of {target.repository}; ./{name} is the repository in this folder")
+    return str(target)
 
 
 def _rows(store: shelf.Listed, name: str, items: Sequence[ListedFile]) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from core.records import NamedTuple
 from handler.commands import results
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
-from handler.commands.publish import shelf, targets, versions
+from handler.commands.publish import places, shelf, targets, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.refused import Refused
 from handler.commands.staging import NEW, appear, of_number, staged
@@ -32,6 +32,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
     target = Path(options.folder or source.name)
     if not target.is_dir() and os.path.lexists(target):
         raise Refused(f"{target} is not a folder")
+    places.check_folder(target)
     if not options.force:
         _check_free(target, wanted)
     meter, job = Meter(quiet=options.quiet), PullJob(source, target, there.settings, settings)

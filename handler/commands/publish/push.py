@@ -9,7 +9,7 @@ from core.records import NamedTuple
 from handler.commands import results, signature
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
-from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
+from handler.commands.publish import checks, folder, places, shelf, signing, targets, upload, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
@@ -32,7 +32,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
     source = local(options.model)
     found = versions.find(source, wanted)
     there = shelf.model(settings, target)
-    _check_place(there, target, settings)
+    places.check(options.target, target, there, settings)
     is_new = wanted is None and found.versions[0].number is None
     jobs = _jobs(found, target, there.next(target) if is_new else wanted, force=options.force)
     for job in () if options.force else jobs:
@@ -101,14 +101,6 @@ def _tell_unused(source: Path, note: str, meter: Meter) -> None:
         meter.say(note)
     if (source / TRITON).is_file():
         meter.say(f"{TRITON} is not pushed: put what it says into {FILE} (docs/triton.md)")
-
-
-def _check_place(there: shelf.RepositoryModel, target: targets.Target, settings: Settings) -> None:
-    """Raises Refused for a target that is a repository, or would be a version. Raises ServingError."""
-    if there.models:
-        raise Refused(f"{target} is a repository, with model {there.models[0]}: add the model's name, {target}/NAME")
-    if (above := shelf.above(settings, target)) is not None:
-        raise Refused(f"{target} is the place of a version of {above}: push to {above} with --version {target.name}")
 
 
 def _folder(parent: str, name: str) -> Path:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from core.errors import ServingError, counted
 from handler.commands import results, signature, staging
 from handler.commands.options import CommandOptions
-from handler.commands.publish import shelf, targets, versions
+from handler.commands.publish import places, shelf, targets, versions
 from handler.commands.publish.files import LocalFile, digest, local_file
 from handler.commands.publish.versions import LocalVersion
 from handler.commands.refused import Refused
@@ -72,22 +72,14 @@ def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None
     if paths.is_file(path):
         raise Refused(f"{path} is a file; expected the folder of a version, or a model's")
     found = versions.find(path, versions.number(options.version))
-    if found.versions[0].folder == path and (model := _model_in(path)) is not None:
-        raise Refused(f"{path} is a repository, with model {model}: add the model's name, {path}/NAME")
+    if found.versions[0].folder == path:
+        places.check_folder(path)
     settings = found.settings
     if settings is None and VERSION.fullmatch(path.resolve().name):
         settings = path.resolve().parent / SETTINGS
     text = settings.read_bytes() if settings is not None and settings.is_file() else None
     for version in found.versions:
         yield version, text
-
-
-def _model_in(folder: Path) -> str | None:
-    """Returns the name of a model in a folder that has no marker of its own, None without one."""
-    if any((folder / marker).is_file() for marker in versions.MARKERS):
-        return None
-    found = sorted(each.parent for marker in versions.MARKERS for each in folder.glob(f"*/*/{marker}"))
-    return next((each.parent.name for each in found if VERSION.fullmatch(each.name)), None)
 
 
 def verify(options: CommandOptions, settings: Settings) -> None:
