@@ -124,6 +124,10 @@ def test_the_command_names_the_source_of_what_is_wrong(
     (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     ("file", "is not a directory: name another one"),
+    (["wine/model.onnx", "m/1/model.onnx"], "not served: model 'wine' has no version: expected a folder such"),
+    (["wine/v1/model.onnx", "m/1/model.onnx", "b.onnx"], "with model.onnx; b.onnx lies beside the models' folders"),
+    (["m/1/model.onnx", "wine/1/model.onx"], "no model.onnx, model.py or pipeline.json; its files: model.onx"),
+    (["m/1/model.onnx", "wine/.x"], "not served: the folder 'wine' has no files: put a model into wine/1, or remove"),
 ])  # fmt: skip
 def test_the_command_says_what_is_not_served(
     files: list[str] | str | None, told: str, tmp_path: Path,
@@ -144,11 +148,37 @@ def test_the_command_says_what_is_not_served(
     assert told in captured.err
     if files == ["1/1/model.py"]:
         assert captured.err == ""
-    elif files != ["m/1/model.onnx", "wine.onnx"]:
+    elif files and "m/1/model.onnx" in files:
+        assert captured.out.splitlines()[0].endswith(": m")
+    else:
         assert "no model yet" in captured.out
         assert f"the repository {root} {told}" in captured.err
     app: Any = served[0].app
     app.close()
+
+
+def test_a_folder_without_a_version_is_not_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server does not name it, or a command to try it. `--on-empty stop` ends the start."""
+    (tmp_path / "models" / "wine").mkdir(parents=True)
+    (tmp_path / "models" / "wine" / "model.onnx").touch()
+    served = servers(monkeypatch)
+    flags = ["serve", "--repository", str(tmp_path / "models"), "--port", str(free_port())]
+    told = f"no model of {tmp_path}/models can be served: model 'wine' has no version: expected a folder such as wine/1"
+    assert cli.main([*flags, "--on-empty", "stop"]) == 2
+    assert (served, capsys.readouterr().err.startswith(f"dragoman: {told}")) == ([], True)
+    assert cli.main(flags) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith(f"dragoman: {told}")
+    assert "no model yet" in out
+    assert "wine" not in out
+    (tmp_path / "models" / "wine" / "1").mkdir()
+    (tmp_path / "models" / "wine" / "model.onnx").rename(tmp_path / "models" / "wine" / "1" / "model.onnx")
+    assert cli.main([*flags, "--on-empty", "stop"]) == 0
+    for each in served:
+        app: Any = each.app
+        app.close()
 
 
 def test_a_start_on_a_platform_reports_a_file_with_the_wrong_name(

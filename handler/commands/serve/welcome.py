@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from core.deadline import NEVER, within
-from core.errors import ServingError, escaped
+from core.deadline import NEVER, Deadline, within
+from core.errors import ModelNotFound, ModelNotLoadable, ServingError, escaped, some
 from core.records import NamedTuple
 from handler.commands.called import called
-from handler.lifecycle.repository import VERSION
+from handler.lifecycle.repository import VERSION, Repository
 from handler.settings import Settings
-from handler.stores import paths
+from handler.stores import open_store, paths
 from handler.stores.directory import root_of
 
 LOOK_SECONDS: Final = 5.0
 """The most that the first look at the repository takes. Until then nobody listens, not even for a probe of health."""
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
+MOST_NAMED: Final = 4
 USUAL: Final = "http://127.0.0.1:8080"
 """The address that `dragoman infer` asks by default."""
 
@@ -35,10 +36,11 @@ def look(app: Any, settings: Settings, *, waits: bool) -> Glance:
     """Lists the repository's models. `waits`: as long as the store takes, and not LOOK_SECONDS."""
     from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - as the application
 
-    deadline = NEVER if waits else within(LOOK_SECONDS)
-    seen = _glance(lambda: app.registry.names(Background(deadline)), settings, _local(settings.repository))
-    late = f"the repository did not answer within {LOOK_SECONDS:g} s; the next request tries it again"
-    return Glance((), late) if not seen.models and deadline.left <= 0 else seen
+    deadline, local = NEVER if waits else within(LOOK_SECONDS), _local(settings.repository)
+    seen = _glance(lambda: app.registry.names(Background(deadline)), settings, local)
+    if not seen.models and deadline.left <= 0:
+        return Glance((), f"the repository did not answer within {LOOK_SECONDS:g} s; the next request tries it again")
+    return _judged(seen, settings, deadline) if local is not None or waits else seen
 
 
 def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path | None) -> Glance:
@@ -54,6 +56,43 @@ def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path 
     if local is None:
         return Glance((), f"the repository {settings.repository!r} has no models yet")
     return Glance((), _empty(local, is_loose=settings.is_loose))
+
+
+def _judged(seen: Glance, settings: Settings, deadline: Deadline) -> Glance:
+    """Removes the models that no request can use, such as those without a version. The problem has the reasons.
+
+    Looks at all models of a folder before the deadline. In a bucket, each look is a request: the first model that can
+    be used is enough.
+    """
+    if not seen.models or settings.is_loose or settings.contract.hosted:
+        return seen
+    repository, is_remote, reasons = Repository(open_store(settings)), _local(settings.repository) is None, {}
+    for name in seen.models:
+        if deadline.left <= 0:
+            break
+        if reason := _unusable(repository, name, deadline):
+            reasons[name] = reason
+        elif is_remote:
+            break
+    if not reasons:
+        return seen
+    models = [name for name in seen.models if name not in reasons]
+    told = some([*reasons.values()], MOST_NAMED, "; ")
+    problem = f"not served: {told}" if models else f"no model of {settings.repository} can be served: {told}"
+    return Glance(models, "; ".join(filter(None, (problem, seen.problem))))
+
+
+def _unusable(repository: Repository, name: str, deadline: Deadline) -> str:
+    """Returns why no version of a model can be served, "" if one can, or if the store does not answer."""
+    try:
+        repository.look(name, None, deadline)
+    except ModelNotFound:
+        return f"the folder {name!r} has no files: put a model into {name}/1, or remove the folder"
+    except ModelNotLoadable as error:
+        return error.message
+    except ServingError:
+        return ""
+    return ""
 
 
 def _local(repository: str) -> Path | None:
@@ -129,10 +168,10 @@ def say_function(settings: Settings, url: str, api: str, file: Path | None) -> N
     lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
     if file is not None:
         lines.append(f"dragoman reads settings from {file}")
-    from handler.stores import open_store  # noqa: PLC0415 - for those who try the function
-
     local = _local(settings.repository)
-    seen = Glance(("MODEL",), "") if local is None else _glance(open_store(settings).models, settings, local)
+    seen = Glance(("MODEL",), "")
+    if local is not None:
+        seen = _judged(_glance(open_store(settings).models, settings, local), settings, NEVER)
     lines += ["", "Try:", f"  curl {url}/v2/health/ready"]
     lines += [f"  {called()} infer {_in_shell(example)} --sample --url {url}" for example in seen.models[:1]]
     _say(lines, seen)

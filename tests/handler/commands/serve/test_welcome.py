@@ -3,12 +3,14 @@
 import shlex
 import socket
 from contextlib import closing
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
 
 from handler.commands.serve import welcome
 from handler.settings import Settings
+from handler.stores import File
 from tests.handler.edge.client import make
 
 URL = "http://127.0.0.1:8080"
@@ -38,6 +40,25 @@ def test_a_server_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.Monke
         with closing(make(REPOSITORY="s3://bucket/models")) as app:
             seen = welcome.look(app, app.settings, waits=False)
     assert seen == welcome.Glance((), "the repository did not answer within 0.2 s; the next request tries it again")
+
+
+def test_a_bucket_is_looked_at_up_to_its_first_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look is a request. Without `--on-empty stop`, the names are enough."""
+    files = {"a": [File("model.onnx", 1)], "b": [File("1/model.onnx", 1)], "c": [File("model.onnx", 1)]}
+    listed: list[str] = []
+
+    def list_files(name: str, _: object = None) -> list[File]:
+        listed.append(name)
+        return files[name]
+
+    store = SimpleNamespace(files=list_files)
+    monkeypatch.setattr(welcome, "open_store", lambda _: store)
+    app = SimpleNamespace(registry=SimpleNamespace(names=lambda _: sorted(files)))
+    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/models"})
+    assert (welcome.look(app, settings, waits=False), listed) == (welcome.Glance(["a", "b", "c"], ""), [])
+    seen = welcome.look(app, settings, waits=True)
+    assert (seen.models, listed) == (["b", "c"], ["a", "b"])
+    assert seen.problem.startswith("not served: model 'a' has no version: expected a folder such as a/1")
 
 
 def test_the_commands_have_a_place_for_the_key(capsys: pytest.CaptureFixture[str]) -> None:
