@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from core.errors import ServingError, counted
+from handler.backends import PIPELINE
 from handler.commands import results, signature, staging
 from handler.commands.options import CommandOptions
 from handler.commands.publish import places, shelf, targets, versions
@@ -74,12 +75,24 @@ def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None
     found = versions.find(path, versions.number(options.version))
     if found.versions[0].folder == path:
         places.check_folder(path)
+        _check_covered(found.versions[0], path)
     settings = found.settings
     if settings is None and VERSION.fullmatch(path.resolve().name):
         settings = path.resolve().parent / SETTINGS
     text = settings.read_bytes() if settings is not None and settings.is_file() else None
     for version in found.versions:
         yield version, text
+
+
+def _check_covered(version: LocalVersion, path: Path) -> None:
+    """Raises Refused for a model's folder without a version, whose pipeline is in the model's own settings."""
+    if version.last in versions.MARKERS or VERSION.fullmatch(path.resolve().name):
+        return
+    if (outside := versions.pipeline_outside(path)) is not None:
+        raise Refused(
+            f"{outside} has the pipeline outside a version, where no signature covers it: put the pipeline into "
+            f"{path / '1' / PIPELINE}, and sign {path}"
+        )
 
 
 def verify(options: CommandOptions, settings: Settings) -> None:

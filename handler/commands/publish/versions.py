@@ -2,16 +2,19 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from core.records import NamedTuple
-from handler.backends import BACKENDS
+from handler.backends import BACKENDS, PIPELINE
 from handler.commands.publish import external
 from handler.commands.publish.files import LocalFile, local_file
 from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
+from handler.settings.checked import Wrong, members_of
 from handler.settings.model import FILE
+from handler.settings.triton import FILE as TRITON
 from handler.stores import paths
 
 MARKERS: Final = tuple(backend.marker for backend in BACKENDS.values())
@@ -115,8 +118,20 @@ def _single(path: Path) -> tuple[LocalFile, ...]:
 def _files(folder: Path) -> tuple[LocalFile, ...]:
     files = tuple(local_file(each, folder / each) for each in _paths(folder))
     if not files:
-        raise Refused(f"{folder} is empty")
+        outside = pipeline_outside(folder.absolute().parent)
+        cure = f": put the pipeline of {outside} into {folder / PIPELINE}" if outside is not None else ""
+        raise Refused(f"{folder} is empty{cure}")
     return files
+
+
+def pipeline_outside(model: Path) -> Path | None:
+    """Returns the file of a model's own settings that has its pipeline or ensemble, None without one."""
+    said, triton = model / FILE, model / TRITON
+    if said.is_file():
+        with suppress(Wrong):
+            if members_of(said.read_bytes()).get("pipeline") is not None:
+                return said
+    return triton if triton.is_file() and b"ensemble_scheduling" in triton.read_bytes() else None
 
 
 def _paths(folder: Path) -> Iterator[str]:

@@ -71,6 +71,12 @@ class VerifiedStore:
 
     def _fetched(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         text = self._signature(model, version, files, progress)
+        if text is None and not files:
+            raise Unverified(
+                "it has no files, because its pipeline is in its model's own settings, which no signature covers: put "
+                f"the pipeline into {model}/{version}/pipeline.json, and sign that with `dragoman sign`, or push it "
+                "with --sign-key"
+            )
         manifest, proof = self._policy.judge(text)
         assert text is not None  # noqa: S101 - the policy has refused None
         own = Checksum("sha256", of_bytes(text))

@@ -163,6 +163,58 @@ def test_what_cannot_be_signed_or_verified_is_refused(
     assert not list(model.rglob("model.sig"))
 
 
+PIPELINE = json.dumps({"pipeline": {"steps": [{"model": "m"}]}})
+ENSEMBLE = 'ensemble_scheduling { step [{ model_name: "m" input_map { key: "x" value: "x" } }] }'
+
+
+@pytest.mark.parametrize(("files", "named", "reason"), [
+    ({"model-settings.json": PIPELINE}, "p", "p/model-settings.json has the pipeline outside a version, where no "),
+    ({"config.pbtxt": ENSEMBLE}, "p", "put the pipeline into p/1/pipeline.json, and sign p"),
+    ({"model-settings.json": PIPELINE, "1/.x": ""}, "p", "p/1 is empty: put the pipeline of "),
+    ({"config.pbtxt": ENSEMBLE, "1/.x": ""}, "p/1", "p/config.pbtxt into p/1/pipeline.json"),
+    ({"config.pbtxt": ENSEMBLE, "model-settings.json": "[]", "2/.x": ""}, "p", "p/config.pbtxt into p/2/pipeline.json"),
+    ({"config.pbtxt": "max_batch_size: 2", "1/.x": ""}, "p", "p/1 is empty"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", [("sign", "--unsigned"), ("verify", "--digest")])
+def test_a_pipeline_outside_a_version_is_not_signed(
+    run: Any, tmp_path: Path, files: dict[str, str], named: str, reason: str, command: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """No server would accept the signature, which covers a version's files."""
+    monkeypatch.chdir(tmp_path)
+    for path, text in files.items():
+        (tmp_path / "p" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "p" / path).write_text(text)
+    code, out, err = run(command[0], named, command[1])
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert reason in err
+    assert ("pipeline" in err) is ("pipeline" in reason)
+    assert not list(tmp_path.rglob("model.sig"))
+
+
+def test_a_versions_own_pipeline_is_signed(run: Any, model: Path, keys: Path) -> None:
+    """It can be in either of the two files. Servers name this cure for a pipeline that is outside a version."""
+    pipeline = model.parent / "p"
+    (pipeline / "1").mkdir(parents=True)
+    variables = {"DRAGOMAN_VERIFY": "signature", "DRAGOMAN_VERIFY_KEY": str(keys / "pub"),
+                 "DRAGOMAN_REPOSITORY": str(model.parent), "DRAGOMAN_CACHE": f"{model.parent}-cache"}  # fmt: skip
+    assert run("sign", model, "--key", keys / "key")[0] == 0
+    for name, text in (
+        ("model-settings.json", PIPELINE),
+        ("pipeline.json", json.dumps(json.loads(PIPELINE)["pipeline"])),
+    ):
+        (pipeline / "1" / name).write_text(text)
+        assert run("sign", pipeline, "--key", keys / "key")[0] == 0
+        assert get(Registry(Settings.from_env(variables)), ModelRef("p")).spec.version == "1"
+        (pipeline / "1" / name).unlink()
+    (pipeline / "1" / "model.sig").unlink()
+    (pipeline / "model-settings.json").write_text(PIPELINE)
+    with pytest.raises(
+        ServingError, match="put the pipeline into p/1/pipeline.json, and sign that with `dragoman sign`"
+    ):
+        get(Registry(Settings.from_env(variables)), ModelRef("p"))
+
+
 def test_a_link_is_not_signed(run: Any, model: Path, keys: Path) -> None:
     """Verifiers refuse it."""
     (model / "1/labels").symlink_to(keys / "pub")
