@@ -28,6 +28,6 @@ SERVED: Final = {
 REFUSED: Final = {
     "scikit-learn": ("a function of one's own", "no converter", "splits between numbers of FP64"),
     "XGBoost": ("categories of xgboost", "another booster"),
-    "LightGBM": ("timestamps",),
+    "LightGBM": ("timestamps", "zeros as missing values"),
     "CatBoost": ("categories of catboost",),
 }

@@ -94,6 +94,11 @@ def weighted_trees(folder: Path) -> Path:
     return zoo.xgb("json", zoo.IRIS, booster="dart", objective="reg:squarederror")(folder).path
 
 
+def zeros_as_missing(folder: Path) -> Path:
+    """A booster of LightGBM whose splits send 0 where missing values go."""
+    return zoo.lgbm(zoo.WHOLE, objective="regression", zero_as_missing=True)(folder).path
+
+
 def xgboost_categories(folder: Path) -> Path:
     import xgboost  # noqa: PLC0415 - as above
 
@@ -158,6 +163,7 @@ REFUSED = {
         "the original reads FP64, the ONNX model FP32; rounding 4420 of the inputs' numbers changes ",
     ),
     "timestamps": (timestamps, ("--data", "{folder}/times.npy"), "numbers changes "),
+    "zeros as missing values": (zeros_as_missing, (), "reads 0 as a missing value (zero_as_missing) in "),
     "categories of xgboost": (xgboost_categories, (), "categorical splits in "),
     "another booster": (weighted_trees, (), "model.json has the booster 'dart'; expected 'gbtree', which alone"),
     "categories of catboost": (catboost_categories, (), "has cat features (0), which CatBoost's ONNX export does not"),

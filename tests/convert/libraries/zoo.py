@@ -24,11 +24,15 @@ from sklearn import (
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
+from sklearn.utils import Bunch
 
 IRIS = datasets.load_iris(as_frame=True)
 WINE = datasets.load_wine(as_frame=True)
 DIABETES = datasets.load_diabetes(as_frame=True)
 CANCER = datasets.load_breast_cancer(as_frame=True)
+SIGNS = np.random.default_rng(3).integers(-3, 4, (900, 4)).astype(np.float32)
+WHOLE = Bunch(data=pd.DataFrame(SIGNS), target=pd.Series(SIGNS[:, 0] * 2 + SIGNS[:, 1] + (SIGNS[:, 2] == 0)))
+"""Columns with numbers on both sides of 0, and with 0."""
 
 
 ASKED = slice(1, 6)
@@ -266,6 +270,8 @@ LIGHTGBM = {
         lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), data=False, note="categorical"
     ),
     "lgbm-made": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1"), data=False),
+    "lgbm-zeros": Case(lgbm(WHOLE, objective="regression"), ("variable",), data=False),
+    "lgbm-zeros-not-missing": Case(lgbm(WHOLE, objective="regression", use_missing=False), ("variable",), data=False),
 }
 CATBOOST = {
     "cat-binary": Case(cat("CatBoostClassifier", CANCER), CLASSES, ("0", "1")),

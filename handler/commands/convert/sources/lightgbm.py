@@ -20,6 +20,7 @@ from handler.commands.convert.sources.original import (
     refusing,
     versioned,
 )
+from handler.commands.refused import Refused
 
 TITLE: Final = "LightGBM"
 EXTRA: Final = "convert-lightgbm"
@@ -28,6 +29,8 @@ OPSET: Final = 15
 """The newest that onnxmltools writes for trees."""
 CATEGORICAL: Final = 1
 """The bit of a split's decision_type: its threshold is the number of a set of categories."""
+ZERO: Final = float(np.float32(1e-35))
+"""LightGBM reads a number as 0 if its size is at most this. It also writes this as the threshold on each side of 0."""
 CLASSES: Final = ("binary", "multiclass", "multiclassova")
 
 
@@ -40,6 +43,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         text = file.read_text(encoding="utf-8")
         booster = lightgbm.Booster(model_str=text)
         dumped = booster.dump_model()
+    _check_zeros(dumped, file)
     objective = str(dumped.get("objective", "")).partition(" ")[0]
     progress(f"converting {objective or 'a booster'} with {versioned('onnxmltools')}")
     with refusing("onnxmltools does not convert this model"):
@@ -68,6 +72,18 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     )
 
 
+def _check_zeros(dumped: Mapping[str, Any], file: Path) -> None:
+    """Raises Refused for splits that send 0 to another branch than its neighbours, because it means a missing value."""
+    splits = list(_splits(dumped))
+    odd = [each for each in splits if each["missing_type"] == "Zero" and each["decision_type"] == "<="]
+    odd = [each for each in odd if each["default_left"] != (float(each["threshold"]) >= 0)]
+    if odd:
+        raise Refused(
+            f"{file} reads 0 as a missing value (zero_as_missing) in {len(odd)} of {len(splits)} splits, "
+            "which ONNX's trees cannot express: train without zero_as_missing"
+        )
+
+
 def _weight(dumped: Mapping[str, Any]) -> float:
     """Returns the factor of the leaves' values that onnxmltools leaves out: a sigmoid's slope, a forest's mean."""
     slope = re.match("binary sigmoid:(.*)", str(dumped.get("objective", "")))
@@ -78,7 +94,7 @@ def _weight(dumped: Mapping[str, Any]) -> float:
 def _prepared(text: str, weight: float) -> str:
     """Returns the model in a form that onnxmltools converts well: a sum of trees with thresholds of FP32.
 
-    Each threshold is rounded down, as onnxmltools rounds to the nearest. `weight`: multiplies the leaves' values.
+    `weight`: multiplies the leaves' values.
     """
     own = ("tree_sizes=", "average_output")  # bytes, which change; and what `weight` does
     lines = [line for line in text.split("\n") if not line.startswith(own)]
@@ -90,11 +106,21 @@ def _prepared(text: str, weight: float) -> str:
         elif name == "decision_type":  # it follows the thresholds
             kinds = [int(each) & CATEGORICAL for each in values.split()]
             written = lines[last].partition("=")[2].split()
-            floors = [each if kind else repr(lowered(float(each))) for kind, each in zip(kinds, written, strict=True)]
+            floors = [each if kind else repr(_floor(float(each))) for kind, each in zip(kinds, written, strict=True)]
             lines[last] = f"threshold={' '.join(floors)}"
         elif name == "leaf_value" and weight != 1:
             lines[index] = f"leaf_value={' '.join(repr(float(each) * weight) for each in values.split())}"
     return "\n".join(lines)
+
+
+def _floor(threshold: float) -> float:
+    """Returns the threshold of an ONNX split that sends every FP32 number where LightGBM sends it.
+
+    It is rounded down, as onnxmltools rounds to the nearest. LightGBM compares a number of at most ZERO as 0.
+    """
+    if abs(threshold) > ZERO:
+        return lowered(threshold)
+    return ZERO if threshold >= 0 else float(np.nextafter(np.float32(-ZERO), np.float32(-np.inf)))
 
 
 def _classes(booster: Any) -> int:
