@@ -33,6 +33,10 @@ CANCER = datasets.load_breast_cancer(as_frame=True)
 SIGNS = np.random.default_rng(3).integers(-3, 4, (900, 4)).astype(np.float32)
 WHOLE = Bunch(data=pd.DataFrame(SIGNS), target=pd.Series(SIGNS[:, 0] * 2 + SIGNS[:, 1] + (SIGNS[:, 2] == 0)))
 """Columns with numbers on both sides of 0, and with 0."""
+GAPS = SIGNS.astype(np.float64)
+GAPS[::5, 1] = np.nan
+GAPPED = Bunch(data=pd.DataFrame(GAPS), target=pd.Series(np.nan_to_num(GAPS[:, 0]) + 9 * np.isnan(GAPS[:, 1])))
+"""A column whose missing values matter: its first split is between them and all numbers."""
 
 
 ASKED = slice(1, 6)
@@ -230,6 +234,9 @@ SKLEARN = {
     "histogram-regression": Case(
         skops(ensemble.HistGradientBoostingRegressor(max_iter=20), DIABETES, plain=True), ("variable",)
     ),
+    "histogram-gaps": Case(
+        skops(ensemble.HistGradientBoostingRegressor(max_iter=20), GAPPED, plain=True), ("variable",), data=False
+    ),
     "ridge": Case(skops(scaled(linear_model.Ridge()), DIABETES), ("variable",)),
     "tree": Case(skops(tree.DecisionTreeRegressor(max_depth=5), DIABETES, plain=True), ("variable",)),
     "tree-made": Case(skops(tree.DecisionTreeRegressor(max_depth=5), DIABETES, plain=True), ("variable",), data=False),
@@ -253,6 +260,7 @@ XGBOOST = {
     "xgb-poisson": Case(xgb("ubj", DIABETES, objective="count:poisson"), ("variable",)),
     "xgb-ranker": Case(ranker, ("variable",)),
     "xgb-made": Case(xgb("json", CANCER, objective="binary:logistic"), CLASSES, ("0", "1"), data=False),
+    "xgb-gaps": Case(xgb("json", GAPPED, objective="reg:squarederror"), ("variable",), data=False),
     "xgb-base-score": Case(xgb("json", DIABETES, objective="reg:squarederror", base_score=150.0), ("variable",)),
 }
 FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
@@ -271,6 +279,7 @@ LIGHTGBM = {
     ),
     "lgbm-made": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1"), data=False),
     "lgbm-zeros": Case(lgbm(WHOLE, objective="regression"), ("variable",), data=False),
+    "lgbm-gaps": Case(lgbm(GAPPED, objective="regression"), ("variable",), data=False),
     "lgbm-zeros-not-missing": Case(lgbm(WHOLE, objective="regression", use_missing=False), ("variable",), data=False),
 }
 CATBOOST = {

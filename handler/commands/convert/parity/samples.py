@@ -105,14 +105,17 @@ def _scaled(graph: Any, name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _thresholds(graph: Any, name: str) -> dict[int, NDArray[Any]]:
-    """Returns the thresholds by column of the splits that read this input."""
+    """Returns the thresholds by column of the splits that read this input.
+
+    Libraries write an infinite one for a split between missing values and all others.
+    """
     found: dict[int, list[float]] = {}
     for node in _readers(graph, name):
         if node.op_type in TREES:
             modes = next((each.strings for each in node.attribute if each.name == "nodes_modes"), ())
             columns, values = _attribute(node, "nodes_featureids"), _attribute(node, "nodes_values")
             for mode, column, threshold in zip(modes, columns, values, strict=True):
-                if mode != b"LEAF":
+                if mode != b"LEAF" and math.isfinite(threshold):
                     found.setdefault(int(column), []).append(threshold)
     return {column: np.unique(values) for column, values in found.items()}
 
