@@ -23,6 +23,7 @@ from handler.commands.refused import Refused
 from handler.edge.batch import files
 from handler.edge.batch.runner import BatchRunner, batch_rows
 from handler.edge.batch.terms import BatchTerms, BlockLimits
+from handler.edge.batch.versions import used
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
@@ -84,8 +85,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
     threads = 1 if settings.allow_code else min(THREADS, settings.threads)
     registry = Registry(settings._replace(repository=target.repository, preload=(), cpus=settings.cpus / threads))
     version = options.version or ("" if options.force else answers.version) or None
-    stable = registry.describe(ModelRef(target.name, version), Background()).spec.version  # not a canary
-    use = registry.use(ModelRef(target.name, stable), Background())
+    use = used(registry, ModelRef(target.name, version), Background())
     with _digest(path) as input_sha256, use as model:
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))

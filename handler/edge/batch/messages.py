@@ -6,7 +6,6 @@ request with "model" in it, which is a message of one record. Its result has a l
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from core.encoding import jsonio
@@ -20,7 +19,8 @@ from handler.edge.batch.json_lines import JsonBlock, is_request
 from handler.edge.batch.places import ResultPlace
 from handler.edge.batch.runner import ERROR, BatchRunner, batch_rows
 from handler.edge.batch.terms import BatchTerms, BlockLimits
-from handler.lifecycle.single_flight import Background, settled
+from handler.edge.batch.versions import used
+from handler.lifecycle.single_flight import Background
 
 OF_THE_MESSAGE: Final = frozenset((Fault.INVALID_ARGUMENT, Fault.NOT_FOUND, Fault.UNIMPLEMENTED))
 """The kinds of failure that sending the message again would not change."""
@@ -87,7 +87,7 @@ class MessageRunner:
         self, ref: ModelRef, signature: str, several: list[RecordMessage], context: Background, left: dict[str, Any]
     ) -> None:
         """Runs messages of one model, and writes each result as soon as it is complete. Raises ServingError."""
-        with (use := settled(partial(self._models.use, ref, context), context.deadline)) as model:
+        with (use := used(self._models, ref, context)) as model:
             rows = batch_rows(model.spec)
             limits = BlockLimits(rows, self._options.max_body_bytes, context.deadline)
             runner = BatchRunner(use, BatchTerms(model.spec, signature, self._options), rows, limits)

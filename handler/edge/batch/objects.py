@@ -10,14 +10,13 @@ import io
 import logging
 import os
 import re
-from functools import partial
 from typing import Any, BinaryIO, Final
 
 import orjson
 
-from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, counted, escaped
+from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, VersionNotFound, counted, escaped
 from core.operations import ModelRef
-from core.ports import Models
+from core.ports import Models, Use
 from core.records import NamedTuple
 from core.wire import Options
 from handler.edge.batch import files, places
@@ -25,7 +24,8 @@ from handler.edge.batch.messages import OF_THE_MESSAGE
 from handler.edge.batch.places import ResultPlace, answered
 from handler.edge.batch.runner import BatchRunner, batch_rows
 from handler.edge.batch.terms import BatchTerms, BlockLimits
-from handler.lifecycle.single_flight import Background, settled
+from handler.edge.batch.versions import used
+from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -113,9 +113,19 @@ class ObjectRunner:
             found = self._made.get_object(Bucket=self._place.bucket, Key=key)
         return found["Body"], found["ETag"].strip('"')
 
+    def _use(self, given: RecordObject, context: Background) -> Use:
+        """Returns the version that began the object. If it is no longer served, another one begins again."""
+        begun = version_of(given.names)
+        if begun is not None:
+            try:
+                return used(self._models, ModelRef(given.model, begun), context)
+            except VersionNotFound as error:
+                log.warning("%s begins again with another version: %s", escaped(given.folder), error.message)
+        return used(self._models, ModelRef(given.model), context)
+
     def _run(self, given: RecordObject, context: Background) -> dict[str, Any]:
         settings = self._settings
-        with (use := settled(partial(self._models.use, ModelRef(given.model), context), context.deadline)) as loaded:
+        with (use := self._use(given, context)) as loaded:
             spec = loaded.spec
             parts = chain_of(given.names, spec.version)
             limits = BlockLimits(batch_rows(spec), settings.max_body_bytes)
@@ -198,6 +208,13 @@ class _PartWriter:
 
 def _overlap(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
+
+
+def version_of(names: list[str]) -> str | None:
+    """Returns the version that has answered the most records from the first one on, None if there are no parts."""
+    versions = {found[1] for found in map(PART.fullmatch, names) if found is not None}
+    chains = [(parts[-1].end, version) for version in versions if (parts := chain_of(names, version))]
+    return max(chains)[1] if chains else None
 
 
 def chain_of(names: list[str], version: str) -> list[AnswerPart]:

@@ -25,7 +25,7 @@ from core.errors import InvalidInput, ModelNotLoadable, ModelUnavailable
 from handler.aws import Function
 from handler.edge.batch.events import RecordEvents
 from handler.edge.batch.messages import MessageRunner
-from handler.edge.batch.objects import chain_of
+from handler.edge.batch.objects import chain_of, version_of
 from handler.edge.batch.runner import BatchRunner
 from handler.edge.function.events import UnsupportedEvent
 from handler.lifecycle.single_flight import Background
@@ -362,6 +362,8 @@ def test_parts_that_overlap_count_once() -> None:
     )]  # fmt: skip
     assert [(part.start, part.end) for part in chain_of([*names, "complete.json"], "1")] == [(0, 8), (8, 12)]
     assert chain_of(names, "3") == []
+    assert (version_of(names), version_of([*names, f"v10-{0:012}-{13:012}-{0:012}.jsonl"])) == ("1", "10")
+    assert version_of(["complete.json"]) is None
 
 
 @pytest.mark.parametrize("event", [queue(IRIS), {"batch": IRIS | {"id": "a"}}])
