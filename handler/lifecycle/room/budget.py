@@ -174,10 +174,8 @@ class Budget:
         staying = self._residents.staying(claim.version, claim.spared)
         if len(self._residents.beside(claim.version)) > len(staying) or any(each.in_use() for each in self._leaving()):
             return False  # models in use will be idle
-        if self._reserved:
-            return (
-                self._taken() + need.cost <= self.limit
-            )  # what the other load takes counts neither as free nor as ours
+        if self._reserved:  # what the other load takes counts neither as free nor as this one's
+            return self._taken() + need.cost <= self.limit
         gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
         memory.trim()
         if self._fits(claim, need.peak):
