@@ -11,8 +11,8 @@ import numpy as np
 
 from core.bounds import check_filled, check_parts
 from core.checks import fitting
-from core.dialects.v1.odd_rows import WrongRow, blame, is_named, odd_object
-from core.dialects.v1.values import flattened, to_tensor
+from core.dialects.v1.odd_rows import WrongRow, blame, odd_object
+from core.dialects.v1.values import flattened, is_named, to_tensor
 from core.dtype import BOOL, BYTES, FP64, INT64, DataType, of_array
 from core.errors import InvalidInput, shown
 from core.operations import ModelSpec
@@ -179,7 +179,7 @@ def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
         raise InvalidInput("Expecting 'instances' to be an list/array")
     if not len(instances):
         raise InvalidInput("No values in 'instances' array")
-    if isinstance(instances, list) and is_named(instances[0]):
+    if isinstance(instances, list) and isinstance(instances[0], dict) and is_named(instances[0]):
         return _objects(instances, bindings)
     name = _only(bindings, "instances is a plain list, but expecting list of objects")
     given = {name: _stacked(name, bindings, instances, are_rows=True)}

@@ -7,7 +7,7 @@ from collections.abc import Container
 from functools import partial
 from typing import Any, Final
 
-from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted
+from core.dialects.v1.values import Irregular, elements, flattened, is_named, quoted
 from core.dtype import DataType
 from core.errors import InvalidInput
 
@@ -30,11 +30,6 @@ class WrongRow(InvalidInput):
         self.index = index
         self.reason = reason
         self.form = form
-
-
-def is_named(value: Any) -> bool:
-    """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
-    return isinstance(value, dict) and not is_binary(value)
 
 
 def blame(values: list[Any], datatype: DataType | None, *, are_rows: bool) -> None:

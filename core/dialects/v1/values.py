@@ -54,6 +54,11 @@ def is_binary(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == B64 and isinstance(value["b64"], str)
 
 
+def is_named(value: Any) -> bool:
+    """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
+    return isinstance(value, dict) and not is_binary(value)
+
+
 def length_of(value: Any) -> int:
     """Returns the characters or bytes of a text, {"b64": text} or bytes; 0 for any other value."""
     text = value["b64"] if is_binary(value) else value

@@ -203,8 +203,7 @@ def _requested(output: ModelInferRequest.InferRequestedOutputTensor) -> Requeste
     return RequestedOutput(output.name, classes_of(_parameters(output.parameters, what), what))
 
 
-def described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataType, tuple[int, ...]]:
-    """Returns an input's name, datatype and shape. Raises InvalidInput, also for its parameters."""
+def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataType, tuple[int, ...]]:
     name = tensor.name
     if tensor.parameters:
         _parameters(tensor.parameters, What("input", name))
@@ -226,7 +225,7 @@ def _raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
         if tensor.HasField("contents") and tensor.contents.ByteSize():
             what = What("input", tensor.name)
             raise InvalidInput(f"{what} has 'contents' beside '{raw_name}': only one of them is possible")
-        tensors.append(from_raw(*described(tensor), raw))
+        tensors.append(from_raw(*_described(tensor), raw))
     return tuple(tensors)
 
 
@@ -240,7 +239,7 @@ def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: i
 
 
 def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:
-    name, datatype, shape = described(tensor)
+    name, datatype, shape = _described(tensor)
     field = datatype.contents
     if not field:
         raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")

@@ -13,10 +13,10 @@ import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2 import rpc_infer
-from core.dialects.v2.parameters import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, flag_of
+from core.dialects.v2.parameters import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, What, flag_of, refuse_shared_memory
 from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
-from core.dtype import BOOL, DataType
+from core.dtype import BOOL, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.proto_json import check_spellings, to_bytes, unreadable
 from core.encoding.values import Inexact, from_values
@@ -24,7 +24,7 @@ from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
 from core.records import NamedTuple
 from core.schema.open_inference import InferTensorContents, ModelInferRequest
-from core.tensor import Tensor, check_count, check_rank, named, shaped, to_raw
+from core.tensor import Tensor, check_count, check_rank, checked_shape, named, shaped, to_raw
 from core.wire import Part
 
 RAW: Final = ("rawInputContents", "raw_input_contents")
@@ -196,8 +196,13 @@ def _without_contents(member: Any, contents: list[Any]) -> Any:
 
 def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
     """Returns the elements of an input as in raw_input_contents. Raises InvalidInput."""
-    name, datatype, shape = rpc_infer.described(tensor)
+    name, datatype = tensor.name, DATATYPES.get(tensor.datatype)
+    if tensor.parameters:
+        refuse_shared_memory(tensor.parameters, What("input", name))  # it has no contents
+    if datatype is None:  # the message is refused as a whole, later
+        return b""
     values = _values(contents, datatype, name)
+    shape = checked_shape(list(tensor.shape), name)
     if len(values) > MOST_PARTS:
         check_count(len(values), shape, name)  # before each is read
     if not datatype.is_bytes:

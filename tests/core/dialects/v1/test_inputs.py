@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from core.bounds import MOST_FILLED, MOST_PARTS
 from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows
-from core.dialects.v1.odd_rows import is_named
-from core.dialects.v1.values import Irregular
+from core.dialects.v1.values import Irregular, is_named
 from core.dtype import BYTES
 from core.errors import InvalidInput, TooLarge
 from core.tensor import Tensor
