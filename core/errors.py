@@ -183,6 +183,8 @@ class ServingError(Exception):
     """A failure whose message is sent to the client: one line, without traceback, path or credential."""
 
     fault: ClassVar[Fault] = Fault.INTERNAL
+    caller: tuple[str, str] | None = None
+    """The name and the address of a caller that is refused behind the gate, for the log."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: seconds after which a retry makes sense, None if unknown."""

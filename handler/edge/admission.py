@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import grpc
 from grpc import aio
@@ -17,7 +16,7 @@ from handler.edge.calls.messages import unforeseen
 from handler.edge.exchange import Scope
 from handler.edge.gate.gate import AccessGate
 from handler.edge.observe.calls import CallWatch, expected
-from handler.edge.observe.record import came_from, own_id, refused
+from handler.edge.observe.record import own_id, refused
 
 if TYPE_CHECKING:
     from handler.edge.jobs import ServedModels
@@ -56,9 +55,6 @@ def refusing(error: ServingError, calls: CallWatch, path: str) -> Any:
 
 
 async def _refuse(error: ServingError, _bodies: AsyncIterator[bytes], context: Context) -> None:
-    client = client_of(context.peer())
-    if client is not None:
-        came_from(client[0])  # the doorkeeper can have refused the call, and does not see its address
     code, details, metadata = refusal_of(error)
     await context.abort(code, details, (*context.trailing_metadata(), *metadata))
 
@@ -70,13 +66,6 @@ def scope_of(metadata: Any, path: str, client: tuple[str, int] | None) -> Scope:
         for name, value in metadata or ()
     ]
     return {"type": "grpc", "method": "gRPC", "path": path, "headers": headers, "client": client}
-
-
-def client_of(peer: str) -> tuple[str, int] | None:
-    """Returns the address in "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", None for a socket of another kind."""
-    kind, _, address = peer.partition(":")
-    host, _, port = unquote(address).rpartition(":")
-    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
 
 
 def refusal_of(error: ServingError) -> AbortArguments:

@@ -137,7 +137,9 @@ class Elsewhere:
         """Returns the metrics. Raises MethodNotAllowed, NotPermitted to a caller of some models: they name all."""
         if method not in SAFE:
             raise MethodNotAllowed(method, path, SAFE)
-        if visitor.recognise().models is not None:
+        caller = visitor.recognise()
+        if caller.models is not None:
+            visitor.gate.log.refused(visitor.scope, caller.name)
             raise NotPermitted("this credential is for some models; the metrics concern all of them")
         accept = visitor.headers.get(b"accept", b"").decode("latin-1")
         with await self._scrapes.taken():

@@ -19,7 +19,7 @@ from core.errors import NotSupported, ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.backends.forks import PORTS
-from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
+from handler.edge.admission import ADMITTED, Context, Doorkeeper, refusal_of, refusing, scope_of
 from handler.edge.app import App
 from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, RefusedInARow, guarded, unforeseen
 from handler.edge.dispatch import exchanges
@@ -28,7 +28,7 @@ from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.idling import Idling
 from handler.edge.jobs import Job, ServedModels
-from handler.edge.observe.calls import CallWatch, trailers
+from handler.edge.observe.calls import CallWatch, client_of, trailers
 from handler.edge.observe.kinds import calls_of
 from handler.edge.observe.record import works
 from handler.edge.reading import STREAMS, Reading, messages_of, most_messages, options

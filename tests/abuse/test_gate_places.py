@@ -19,10 +19,10 @@ from core.operations import ModelRef
 from core.schema import grps, health
 from core.schema import open_inference as oip
 from handler.aws import Function
-from handler.edge import admission
 from handler.edge.app import App
 from handler.edge.gate import identity
 from handler.edge.gate.view import not_permitted
+from handler.edge.observe.calls import client_of
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from tests.handler.edge.client import ROOT
@@ -136,7 +136,7 @@ def test_control_that_is_off_is_off_with_a_key_too() -> None:
     ("ipv6:[::1]:50", ("::1", 50)), ("unix:/tmp/s", None), ("unix:", None), ("", None)])  # fmt: skip
 def test_a_peer_of_grpc_is_an_address(peer: str, client: Any) -> None:
     """A socket of another kind is not a neighbour's: a proxy may stand behind it."""
-    assert admission.client_of(peer) == client
+    assert client_of(peer) == client
 
 
 # -- other sites ---------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_dashed_name_means_a_model_of_the_caller(
             return ["a", "a-1", "b"]
 
     caller = identity.Caller("x", frozenset(), identity.patterns(globs))
-    ref = SeenModels(Asked(), caller, "")._ref(ModelRef(name, version, dashed=True), Background())  # type: ignore[arg-type] # names alone
+    ref = SeenModels(Asked(), caller, "", {})._ref(ModelRef(name, version, dashed=True), Background())  # type: ignore[arg-type] # names alone
     assert (ref.name, ref.version) == (wanted[0], version or wanted[1])
 
 

@@ -17,7 +17,7 @@ from handler.edge.gate import origins
 from handler.edge.gate.caching import unstored
 from handler.edge.gate.credentials import API_KEY, AUTHORIZATION, credential, gateways_key, sole
 from handler.edge.gate.identity import GRANTS, Caller
-from handler.edge.gate.refusals import RefusalLog
+from handler.edge.gate.refusals import UNKNOWN_CALLER, RefusalLog
 from handler.edge.gate.view import SeenModels, lacking, not_permitted
 from handler.edge.jobs import ServedModels
 from handler.settings import InvalidSettings, Settings
@@ -79,7 +79,7 @@ class Visitor(NamedTuple):
             if identity.models is None:
                 return gate.models
             if model is None or identity.may_use(model):
-                return SeenModels(gate.models, identity, gate.default_model)
+                return SeenModels(gate.models, identity, gate.default_model, self.scope)
         return gate.admit(self, right, model)
 
     def barred(self) -> str:
@@ -89,7 +89,7 @@ class Visitor(NamedTuple):
     def recognise(self) -> Caller:
         """Returns the caller. Raises Unauthenticated for an unknown one, which does not learn which paths exist."""
         if self.identity is None:
-            self.gate.log.refused(self.scope, "an unknown caller")
+            self.gate.log.refused(self.scope, UNKNOWN_CALLER)
             raise self.error or Unauthenticated(NO_CREDENTIAL)
         return self.identity
 
@@ -146,7 +146,7 @@ class AccessGate:
         if identity.models is None and Right.READ in identity.rights:
             return self.models
         may = model is None or identity.may_use(model)
-        return SeenModels(self.models, identity, self.default_model) if may else None
+        return SeenModels(self.models, identity, self.default_model, scope) if may else None
 
     async def _passed(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
         await application(await self.enter(scope), scope, receive, send)
@@ -246,7 +246,7 @@ class AccessGate:
                 raise not_permitted(model)
         if identity is not None and identity.models is None and Right.READ in identity.rights:
             return self.models
-        return SeenModels(self.models, identity, self.default_model)
+        return SeenModels(self.models, identity, self.default_model, visitor.scope)
 
     def barred(self, visitor: Visitor) -> str:
         """Returns why a visitor cannot change state, "" if it can."""

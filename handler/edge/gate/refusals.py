@@ -12,6 +12,12 @@ from handler.edge.log_lines import LineLimit
 from handler.edge.observe.record import turned_away
 
 SHOWN_PATH: Final = 128
+UNKNOWN_CALLER: Final = "an unknown caller"
+
+
+def peer_of(scope: Scope) -> str:
+    """Returns the address of a request's client."""
+    return str((scope.get("client") or ("an unknown address",))[0])
 
 
 class RefusalLog:
@@ -23,9 +29,9 @@ class RefusalLog:
 
     def refused(self, scope: Scope, name: str) -> None:
         """Logs a refusal. `name`: the caller's; no credential is part of it."""
-        peer = (scope.get("client") or ("an unknown address",))[0]
-        if turned_away(name, str(peer)):
+        peer = peer_of(scope)
+        if turned_away(name, peer):
             return  # its line in the access log says so
         if self._limit.admits(self._log.warning):
             method, path = shown(scope["method"], 16), shown(scope["path"], SHOWN_PATH)
-            self._log.warning("refused: %s %s of %s, from %s", method, path, name, shown(str(peer), 64))
+            self._log.warning("refused: %s %s of %s, from %s", method, path, name, shown(peer, 64))

@@ -12,30 +12,40 @@ from core.operations import ModelRef, ModelSpec
 from core.ports import Context, Use
 from core.statistics import Series, Statistics
 from core.wire import Right
+from handler.edge.exchange import Scope
 from handler.edge.gate.identity import Caller
+from handler.edge.gate.refusals import UNKNOWN_CALLER, peer_of
 from handler.edge.jobs import ServedModels
 from handler.lifecycle.catalog import unnamed
 from handler.lifecycle.repository import VERSION
 
 OTHER_DEFAULT: Final = "this credential does not permit the server's default model: name one that it permits"
+THE_MONITOR: Final = "this credential is for some models; the monitor concerns all of them"
+ONLINE: Final = "this credential is for some models; online and offline concern all of them"
 
 
 class SeenModels:
     """Implements core.ports.Models for one caller. `identity` None: the caller is not known."""
 
-    __slots__ = ("_default", "_identity", "_models")
+    __slots__ = ("_default", "_identity", "_models", "_scope")
 
-    def __init__(self, models: ServedModels, identity: Caller | None, default: str) -> None:
-        """`default`: the model of requests that name none."""
+    def __init__(self, models: ServedModels, identity: Caller | None, default: str, scope: Scope) -> None:
+        """`default`: the model of requests that name none. `scope`: of the caller's request, for the log."""
         self._models = models
+        self._scope = scope
         self._identity = identity
         self._default = default
 
     def _own(self, name: str) -> str:
         """Returns the name if the caller may use that model. Raises NotPermitted."""
         if not self._sees(name):
-            raise not_permitted(name)
+            raise self._refused(not_permitted(name))
         return name
+
+    def _refused(self, error: ServingError) -> ServingError:
+        """Returns the error with the caller, for the log."""
+        error.caller = UNKNOWN_CALLER if self._identity is None else self._identity.name, peer_of(self._scope)
+        return error
 
     def _sees(self, name: str) -> bool:
         return self._identity is not None and self._identity.may_use(name)
@@ -51,7 +61,7 @@ class SeenModels:
             # "a-1" is version 1 of "a", or the model "a-1": both are looked for only if the caller may use both.
             return ref if self._sees(selector) else ModelRef(name, ref.version or version)
         if not ref.name and not self._sees(selector):
-            raise NotPermitted(OTHER_DEFAULT)
+            raise self._refused(NotPermitted(OTHER_DEFAULT))
         return ModelRef(self._own(selector), ref.version)
 
     def _only(self, context: Context) -> str:
@@ -68,7 +78,7 @@ class SeenModels:
     def series(self) -> Series:
         """Refuses a caller of some models: the series have the inferences of all of them."""
         if self._identity is None or self._identity.models is not None:
-            raise NotPermitted("this credential is for some models; the monitor concerns all of them")
+            raise self._refused(NotPermitted(THE_MONITOR))
         return self._models.series()
 
     def ready(self, context: Context) -> ops.Readiness:
@@ -85,9 +95,9 @@ class SeenModels:
     def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
         """Needs READ: gRPC's health names a model in its message, behind a route that needs no right."""
         if self._identity is None:
-            raise Unauthenticated("the health of a model is for known callers: send a key or a token")
+            raise self._refused(Unauthenticated("the health of a model is for known callers: send a key or a token"))
         if Right.READ not in self._identity.rights:
-            raise lacking(Right.READ)
+            raise self._refused(lacking(Right.READ))
         return self._models.readiness(self._ref(ref, context), context)
 
     def use(self, ref: ModelRef, context: Context) -> Use:
@@ -113,7 +123,7 @@ class SeenModels:
     def set_online(self, *, online: bool) -> None:
         """Refuses a caller of some models: readiness is that of all of them."""
         if self._identity is None or self._identity.models is not None:
-            raise NotPermitted("this credential is for some models; online and offline concern all of them")
+            raise self._refused(NotPermitted(ONLINE))
         self._models.set_online(online=online)
 
     # -- handler.edge.jobs.ServedModels -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
+from urllib.parse import unquote
 
 from core.wire import REQUEST_ID, Right
 from handler.edge.observe.observer import Observer
@@ -31,7 +32,7 @@ class CallWatch:
                     record.status, record.sent = OK, len(answer)
                 return answer
             finally:
-                self._end(record)
+                self._end(record, context)
 
         return watched
 
@@ -47,14 +48,24 @@ class CallWatch:
                         yield answer
                 record.status = OK
             finally:
-                self._end(record)
+                self._end(record, context)
 
         return watched
 
-    def _end(self, record: Record) -> None:
+    def _end(self, record: Record, context: Any) -> None:
+        client = client_of(context.peer()) if record.caller else None
+        if client is not None:
+            record.peer = client[0]  # the gate decides before the call's address is known
         if not record.status:
             record.status = CANCELLED if record.error is None else record.error.fault
         self._observer.end(record)
+
+
+def client_of(peer: str) -> tuple[str, int] | None:
+    """Returns the address in "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", None for a socket of another kind."""
+    kind, _, address = peer.partition(":")
+    host, _, port = unquote(address).rpartition(":")
+    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
 
 
 def begun(path: str, right: Right | None, context: Any) -> Record:

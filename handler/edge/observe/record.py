@@ -123,6 +123,8 @@ def refused(error: ServingError) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.error = Failure.of(error)
+        if error.caller is not None:
+            record.caller, record.peer = error.caller
 
 
 def out_of_time() -> ServingError:
@@ -152,13 +154,6 @@ def turned_away(caller: str, peer: str) -> bool:
     if record is not None:
         record.caller, record.peer = caller, peer
     return record is not None
-
-
-def came_from(peer: str) -> None:
-    """Notes the address of a caller that the gate has refused without it."""
-    record = RECORD.get(None)
-    if record is not None and record.caller:
-        record.peer = peer
 
 
 def works(codec: Any, timing: Any, received: int = 0) -> None:

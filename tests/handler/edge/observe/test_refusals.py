@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from grpc import aio
 
+from core.schema.health import HealthCheckRequest
 from core.schema.open_inference import ModelInferRequest
 from tests.handler.calling import http
 from tests.handler.edge.beside import served
@@ -18,6 +19,7 @@ from tests.handler.edge.client import BODY, INFER, ask, make
 from tests.handler.edge.observe.test_access import GRPS, Context, function, lines
 from tests.handler.edge.observe.test_metrics import scraped
 from tests.support.connect_client import envelope
+from tests.support.gated import line
 from tests.support.remote import question
 
 if TYPE_CHECKING:
@@ -121,6 +123,37 @@ def test_a_refusal_is_one_line_and_counts_once(
             assert re.search(rf" WARNING dragoman.access: .* {protocol} model=.* reason={reason} ", line)
         assert app.observer.counts.refusals == {(protocol, reason): 1}
         assert sum(sum(tally.times.steps) for tally in app.observer.counts.tallies.values()) == 1
+
+
+HEALTH = "/grpc.health.v1.Health/Check"
+HEALTH_OF_A_MODEL = HealthCheckRequest(service="half_plus_three").SerializeToString()
+ANN = [*JSON, (b"x-api-key", b"dgm_ann")]
+SOME: dict[str, Any] = {
+    "metrics": lambda app: ask(app, "GET", "/metrics", headers=ANN),
+    "monitor": lambda app: ask(app, "GET", "/grps/v1/monitor/metrics", headers=ANN),
+    "offline": lambda app: ask(app, "GET", "/grps/v1/health/offline", headers=ANN),
+    "v2": lambda app: ask(app, "GET", "/v2/models/iris", headers=ANN),
+    "grps": post("/grps/v1/infer/predict", b'{"model": "iris", "ndarray": [1]}', ANN),
+    "grps without a name": post("/grps/v1/infer/predict", b'{"ndarray": [1]}', ANN),
+    "connect": lambda app: call(app, "ModelInfer", PROTO, named("iris"), x_api_key="dgm_ann"),
+    "connect stream": lambda app: call(app, "ModelStreamInfer", STREAM, envelope(named("iris")), x_api_key="dgm_ann"),
+    "grpc": over_grpc(SERVICE + "ModelInfer", named("iris"), metadata=(("x-api-key", "dgm_ann"),)),
+    "grpc stream": over_grpc(SERVICE + "ModelStreamInfer", named("iris"), metadata=(("x-api-key", "dgm_ann"),)),
+    "health without the right": over_grpc(HEALTH, HEALTH_OF_A_MODEL, metadata=(("x-api-key", "dgm_bob"),)),
+    "health without a key": post(HEALTH, HEALTH_OF_A_MODEL, [(b"content-type", PROTO.encode())]),
+}
+
+
+@pytest.mark.parametrize("what", SOME)
+def test_the_line_of_a_refused_caller_names_it(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where its credential is for some models, and the request or the model is known only behind the gate."""
+    keys = ";".join((line("ann", "dgm_ann", "admin", "half*"), line("bob", "dgm_bob", "infer")))
+    with closing(make(AUTH="keys", KEYS=keys, DEFAULT_MODEL="iris")) as app:
+        SOME[what](app)
+        (found,) = lines(app, capsys)
+    name = {"health without a key": "an unknown caller", "health without the right": "key bob"}.get(what, "key ann")
+    reason = "UNAUTHENTICATED" if what == "health without a key" else "PERMISSION_DENIED"
+    assert f' reason={reason} caller="{name}" peer="127.0.0.1" error=' in found
 
 
 FORGED: dict[str, Any] = {
