@@ -55,11 +55,14 @@ def form_of(event: Mapping[str, Any]) -> EventForm:
 
 
 def telling(event: Mapping[str, Any]) -> list[Header]:
-    """Returns those headers of an event, whatever it is, that its refusal depends on."""
+    """Returns those headers of an event, whatever it is, that its refusal depends on.
+
+    Several of one name are one list, as in a request: `headers` has the last of them alone.
+    """
     found: dict[bytes, bytes] = {}
-    for headers in (event.get("multiValueHeaders"), event.get("headers")):
+    for headers in (event.get("headers"), event.get("multiValueHeaders")):
         for name, value in headers.items() if isinstance(headers, dict) else ():
-            text = value[-1] if isinstance(value, list) and value else value
+            text = ", ".join(map(str, value)) if isinstance(value, list) and value else value
             key = name.lower().encode("utf-8", "replace") if isinstance(name, str) else b""
             if key in TELLING and isinstance(text, str):
                 found[key] = text.encode("utf-8", "replace")

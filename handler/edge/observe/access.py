@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     """What a line says. It holds nothing of the request that is large. `at`: seconds since the epoch. `ns`: in all.
 
     `durations`, `waits`: a Timing's; None without an inference, and without a wait. `reason`: of a refusal.
-    `trace`: its hexadecimal number, b"" without traces.
+    `trace`: its hexadecimal number, b"" without traces. `has_own_id`: its client has sent the id.
     """
 
     at: float
@@ -52,6 +52,7 @@ class Entry(NamedTuple):
     request_id: bytes
     reason: "Reason | None"
     trace: bytes
+    has_own_id: bool
 
 
 class Reason(NamedTuple):
@@ -72,8 +73,9 @@ def entry(record: Record, ns: int, model: str, version: str, level: str) -> Entr
         durations, waits = timing.durations, (timing.wait, timing.load) if timing.wait else None
     reason = None if error is None else _reason(record, error)
     what = (level, record.method, record.path, record.status, record.protocol, model, version)
-    received, sent = record.received, record.sent
-    return Entry(time.time(), what, ns, durations, waits, received, sent, record.request_id, reason, record.trace)
+    received, sent, own, trace = record.received, record.sent, record.request_id, record.trace
+    has_own_id = record.own_id != b""
+    return Entry(time.time(), what, ns, durations, waits, received, sent, own, reason, trace, has_own_id)
 
 
 def _reason(record: Record, error: Failure) -> Reason:
@@ -175,7 +177,7 @@ class TextLines:
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        at, what, ns, durations, waits, received, sent, own, reason, trace = entry
+        at, what, ns, durations, waits, received, sent, own, reason, trace, has_own_id = entry
         second = int(at)
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
@@ -190,6 +192,8 @@ class TextLines:
                 *(queue / 1e6, decode / 1e6),
                 *(infer / 1e6, encode / 1e6),
             )
+        if has_own_id:
+            own = _word(own.decode()).encode()
         line = b"%b,%03d%b%.3f%b%b in=%d out=%d id=%b" % (
             *(self._stamp, int((at - second) * 1000), begin, ns / 1e6, middle),
             *(steps, received, sent, own),

@@ -17,6 +17,7 @@ from handler.edge import rpc
 from handler.edge.function.events import scope_of
 from handler.edge.observe.record import sent_in
 from tests.handler.calling import http
+from tests.handler.edge.beside import served
 from tests.handler.edge.calls.connect.client import TEXT, call, untext
 from tests.handler.edge.client import INFER, ask, make
 from tests.handler.edge.observe.test_access import Context, function, lines
@@ -218,10 +219,58 @@ def test_a_clients_id_goes_through_a_function(
 
 
 @pytest.mark.parametrize("headers", [
-    {"headers": {"x-request-id": OWN}}, {"multiValueHeaders": {"X-Request-ID": ["-", OWN]}},
-    {"headers": {"x-request-id": 7}, "multiValueHeaders": {"a": [], "x-request-id": OWN}}, {"headers": [OWN]},
+    {"headers": {"x-request-id": OWN}}, {"multiValueHeaders": {"X-Request-ID": [OWN]}},
+    {"headers": {"x-request-id": 7}, "multiValueHeaders": {"a": [], "x-request-id": OWN}},
 ])  # fmt: skip
 def test_an_event_that_becomes_no_request_has_its_id(headers: Any) -> None:
     """Whatever its members are."""
     found = scope_of({"httpMethod": "GET", "path": "/v2", **headers}, "")["headers"]
-    assert sent_in(found) == (b"" if isinstance(headers.get("headers"), list) else OWN.encode())
+    assert sent_in(found) == OWN.encode()
+
+
+@pytest.mark.parametrize("headers", [
+    {"headers": [OWN]}, {"headers": {"x-request-id": OWN}, "multiValueHeaders": {"X-Request-ID": ["-", OWN]}},
+])  # fmt: skip
+def test_an_event_that_becomes_no_request_has_no_id(headers: Any) -> None:
+    """Its headers are not an object, or it has two ids."""
+    found = scope_of({"httpMethod": "GET", "path": "/v2", **headers}, "")["headers"]
+    assert sent_in(found) == b""
+
+
+def two_ids_over_http(app: Any) -> None:
+    headers = [(b"x-request-id", b"one"), (b"x-request-id", b"two")]
+    assert ask(app, "GET", "/v2/odd", headers=headers)[0] == 404
+
+
+def two_ids_over_grpc(app: Any) -> None:
+    async def main(channel: aio.Channel, _: object) -> None:
+        method: Any = channel.unary_unary(SERVICE + "ModelInfer")
+        with pytest.raises(aio.AioRpcError) as refused:
+            await method(named("nobody"), metadata=[("x-request-id", "one"), ("x-request-id", "two")])
+        assert DETAILS not in dict(refused.value.trailing_metadata() or ())
+
+    served(app, main)
+
+
+@pytest.mark.parametrize("asked", [two_ids_over_http, two_ids_over_grpc])
+def test_of_two_ids_neither_is_the_requests(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody knows which one a proxy has added."""
+    with closing(make(LOG_FORMAT="json")) as app:
+        asked(app)
+        (line,) = lines(app, capsys)
+        assert json.loads(line)["request_id"] not in {"one", "two", "one, two"}
+
+
+@pytest.mark.parametrize(("sent", "shown"), [
+    ("order-17", "order-17"), ('a"b', r'"a\"b"'), ('q"=x', r'"q\"=x"'), ("a=b", '"a=b"'), ("a\\b", r'"a\\b"'),
+])  # fmt: skip
+@pytest.mark.parametrize("path", [INFER, SERVICE + "ModelInfer"])
+def test_an_id_that_would_be_another_field_is_quoted(
+    path: str, sent: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In text, as every value that clients choose. The client gets it as it was."""
+    with closing(make(ACCESS_LOG="true")) as app:
+        headers = [(b"content-type", JSON.encode()), (b"x-request-id", sent.encode())]
+        assert ask(app, "POST", path, b"{}", headers=headers)[1]["x-request-id"] == sent
+        (line,) = lines(app, capsys)
+        assert f" id={shown} reason=" in line
