@@ -5,7 +5,7 @@ and single_flight lets one thing at a time be done for each model. This module i
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -31,7 +31,7 @@ from handler.lifecycle.room.budget import budget_of
 from handler.lifecycle.room.disk import Disk
 from handler.lifecycle.room.residents import FRESH_SECONDS, Residents
 from handler.lifecycle.single_flight import Here, Load, SingleFlight
-from handler.lifecycle.usage import Loaded, series
+from handler.lifecycle.usage import Loaded, Trouble, series
 from handler.lifecycle.versions import ServedVersion
 from handler.plugins import distribution_version
 from handler.settings import Settings
@@ -44,12 +44,10 @@ LOOKERS: Final = 2
 class Registry:
     """`executor`: its threads load models. Without one, loads run in the caller's thread (Lambda).
 
-    `trouble`: returns why loaded models answer no requests, "" if they do; with a name, why that model does not.
+    `trouble`: returns why loaded models answer no requests, "" if they do; with a spec, why that version does not.
     """
 
-    def __init__(
-        self, settings: Settings, executor: Executor | None = None, trouble: Callable[[str], str] = lambda _: ""
-    ) -> None:
+    def __init__(self, settings: Settings, executor: Executor | None = None, trouble: Trouble = lambda _: "") -> None:
         self._settings = settings
         self._poll = settings.repository_poll or float("inf")
         self._repository = Repository(open_store(settings), direct=executor is None, is_renamed=settings.is_loose)
@@ -88,7 +86,7 @@ class Registry:
     def ready(self, context: Context) -> ops.Readiness:
         if not self._online:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason="set offline")
-        if trouble := self._trouble(""):
+        if trouble := self._trouble(None):
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble)
         try:
             self._repository.inventory.check(context.deadline)
@@ -123,7 +121,7 @@ class Registry:
     def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
         loaded = self._loaded(ref, context)
         spec = self.spec(ref) if loaded.ready else None
-        if spec is not None and (trouble := self._trouble(spec.name)):
+        if spec is not None and (trouble := self._trouble(spec)):
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble, fault=Fault.UNAVAILABLE)
         return loaded
 

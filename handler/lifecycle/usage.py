@@ -4,9 +4,10 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from core.operations import ModelSpec
 from core.ports import Model
 from core.statistics import BatchCount, Count, Series, Statistics
 from handler.lifecycle.traffic.recent import AnswerCount, Lapse, Recent
@@ -33,6 +34,9 @@ MOST_ENDED: Final = 64
 not in the processor's cache."""
 TURNS: Final = itertools.count(1)
 """The order of uses: the model with the lowest number was used least recently."""
+
+
+Trouble = Callable[[ModelSpec | None], str]
 
 
 class MemoryGate:
@@ -63,12 +67,13 @@ class Loaded:
 
     __slots__ = (
         *("__weakref__", "_computes", "_gate", "_pace", "_steady", "_traffic"),
-        *("born", "folder", "last_use", "model", "note", "uses", "version"),
+        *("born", "folder", "last_use", "model", "note", "trouble", "uses", "version"),
     )
 
     def __init__(self, model: Model, folder: Folder, gate: MemoryGate, traffic: "Traffic", pace: "Pace") -> None:
         self.model = model
         self.note = ""  # the unused keys of its settings
+        self.trouble: Callable[[], str] = str  # returns why it answers no requests, "" if it does
         self.folder = folder  # whose files a model may read as long as it lives
         self.version = model.spec.version.encode()
         self.born = time.monotonic()

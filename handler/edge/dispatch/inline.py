@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from core.deadline import NEVER, Deadline
 from core.errors import TimedOut
+from core.operations import ModelSpec
 from core.wire import Waits
 from handler.edge.dispatch.limits import Watchdog, late
 from handler.edge.jobs import Job
@@ -61,7 +62,7 @@ class Inline:
 
         return streams.each(items, None, owner=timing, here=partial(self._guarded, timing))
 
-    def trouble(self, _name: str) -> str:
+    def trouble(self, _spec: ModelSpec | None) -> str:
         """Returns "": no other work runs beside the request."""
         return ""
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from core.deadline import NEVER, Deadline, answerable, within
+from core.operations import ModelSpec
 from core.wire import Waits
 from handler.edge.dispatch import streams
 from handler.edge.dispatch.batches import Again
@@ -141,9 +142,9 @@ class Threads:
         spec = None if timing.use is None else timing.use.model.spec
         return streams.each(items, self._workers, spec, timing)
 
-    def trouble(self, name: str) -> str:
-        """Returns why no request is answered, "" if requests are; with a name, requests to that model."""
-        return self._workers.trouble(name)
+    def trouble(self, spec: ModelSpec | None) -> str:
+        """Returns why no request is answered, "" if requests are; with a spec, requests to that version."""
+        return self._workers.trouble(spec)
 
     def pending(self) -> Mapping[tuple[str, str], int]:
         """Returns how many requests wait for a thread, by model and version."""

@@ -101,16 +101,16 @@ class Workers:
         work.admitted = True
         self._put(work)
 
-    def trouble(self, name: str = "") -> str:
-        """Returns why no request is answered, "" if requests are; with a name, requests to that model."""
-        if not name:
+    def trouble(self, spec: ModelSpec | None = None) -> str:
+        """Returns why no request is answered, "" if requests are; with a spec, requests to that version."""
+        if spec is None:
             if not self._lost or self._lost < len(self._threads):
                 return ""
             held = ", ".join(f"{each.title} {each.lost}" for each in self._lanes if each.lost)
             late = f"inferences exceeded the time limit and still occupy all {self._lost} threads ({held})"
             return f"{late}: restart this server"
-        lane = self._lanes.find(name)
-        return lane.loss if lane is not None and self._lanes.is_stuck(lane, lane.spec) else ""
+        lane = self._lanes.find(spec.name)
+        return lane.loss if lane is not None and self._lanes.is_stuck(lane, spec) else ""
 
     def pending(self) -> dict[tuple[str, str], int]:
         """Returns how many requests wait, by model and version; those whose model is not known yet under ("", "")."""

@@ -112,7 +112,7 @@ class Poller:
             except RuntimeApiError as error:
                 log.warning("request %s: %s", context.aws_request_id, error)
             app = self._function.app
-            if app is not None and (reason := app.dispatcher.trouble("")):
+            if app is not None and (reason := app.dispatcher.trouble(None)):
                 raise RuntimeApiError(reason)
             del body, context  # the next event can come hours later
 

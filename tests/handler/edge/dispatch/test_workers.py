@@ -356,13 +356,33 @@ def test_lost_threads_are_replaced_within_bounds() -> None:
             waits = asyncio.ensure_future(workers.run(int, spec))
             with pytest.raises(ServerBusy, match="refuses requests: an inference exceeded the time limit"):
                 await waits
-            assert workers.trouble(spec.name) != ""
+            assert workers.trouble(spec) != ""
             assert (workers.trouble() == "") == (number == 1)
         assert "exceeded the time limit and still occupy all 2 threads" in workers.trouble()
         gate.set()
-        await until(lambda: not workers.trouble() and not any(workers.trouble(spec.name) for spec in specs))
+        await until(lambda: not workers.trouble() and not any(workers.trouble(spec) for spec in specs))
         assert await workers.run(lambda: 5, specs[0]) == 5
         await until(lambda: len(workers._threads) == 1)
+
+    asyncio.run(run())
+    workers.close()
+
+
+def test_a_version_is_in_trouble_by_its_own_threads() -> None:
+    """Another version's requests, which are answered, do not hide that, and are not in trouble themselves."""
+    workers, gate = Workers(4, 8, timeout=0.05), threading.Event()
+    stuck, other, more = (ModelSpec("m", version, "p", None, None, max_concurrency=1) for version in "123")
+
+    async def run() -> None:
+        with pytest.raises(TimedOut):
+            await workers.run(lambda: gate.wait(30), stuck)
+        await until(lambda: bool(workers.trouble(stuck)))
+        assert await workers.run(lambda: 5, other) == 5
+        assert [bool(workers.trouble(spec)) for spec in (stuck, other, more)] == [True, False, False]
+        with pytest.raises(ServerBusy, match="refuses requests"):
+            await workers.run(lambda: 5, stuck)
+        gate.set()
+        await until(lambda: not workers.trouble(stuck))
 
     asyncio.run(run())
     workers.close()
@@ -383,9 +403,9 @@ def test_a_thread_is_lost_to_work_without_a_limit_that_nobody_waits_for(*, batch
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(workers.run(work, stuck), 0.05)
         assert await workers.run(lambda: 5, other, admitted=True) == 5
-        assert workers.trouble("a") == "an inference exceeded the time limit and still occupies a thread of the model"
+        assert workers.trouble(stuck) == "an inference exceeded the time limit and still occupies a thread of the model"
         gate.set()
-        await until(lambda: not workers.trouble("a"))
+        await until(lambda: not workers.trouble(stuck))
         assert await workers.run(lambda: 5, stuck) == 5
 
     asyncio.run(run())

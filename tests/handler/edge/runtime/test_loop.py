@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from core.operations import ModelRef
 from handler.edge.runtime.api import EventContext, RuntimeApi, RuntimeApiError
 from handler.edge.runtime.loop import Poller
 from tests.e2e.expected import ANSWERS, EVENTS, gist
@@ -286,7 +287,8 @@ def test_hanging_models_cost_the_function_no_others_and_at_last_a_new_process(st
     for number, name in enumerate(("steps", "again"), 1):
         path = f"/v2/models/{name}/infer"
         assert running.api.send(http("POST", path, infer(name)), 2).document["statusCode"] == 504
-        until(lambda name=name: bool(dispatcher.trouble(name)))  # type: ignore[misc]
+        spec = running.function.app.registry.spec(ModelRef(name))
+        until(lambda spec=spec: bool(dispatcher.trouble(spec)))  # type: ignore[misc]
         if number == 1:
             iris = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
             document = running.api.send(http("POST", "/v2/models/iris/infer", json.dumps(iris))).document
