@@ -260,7 +260,7 @@ class ModelInfo(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """A version in the index. `fault`: the kind of its failed load. `fresh`: its load was not tried yet."""
+    """A version in the index. `fault`: of its failed load, or of its requests. `fresh`: its load was not tried yet."""
 
     name: str
     version: str

@@ -86,7 +86,7 @@ class Catalog:
             return StatusResult((failed,))
         every = ref.version is None and ref.label is None
         entries = tuple(model.overview()) if every else (wanted.entry,)
-        return StatusResult(entries, wanted.loaded is not None, v1_dialect=model.said.v1_dialect)
+        return StatusResult(entries, wanted.state is State.READY, v1_dialect=model.said.v1_dialect)
 
     # -- looking at the repository ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from core import operations as ops
 from core.deadline import NEVER, Deadline
-from core.errors import Fault, ModelNotFound, NotSupported, ServingError, VersionNotFound
+from core.errors import ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
 from core.ports import Context
 from core.statistics import Series, Statistics
@@ -36,6 +36,7 @@ from handler.lifecycle.versions import ServedVersion
 from handler.plugins import distribution_version
 from handler.settings import Settings
 from handler.stores import open_store
+from handler.stores.progress import Progress
 
 LOOKERS: Final = 2
 """Threads that look names and versions up: one look at the store decides for all that wait."""
@@ -59,8 +60,8 @@ class Registry:
         residents = Residents(self._catalog.residents, self._stays, FRESH_SECONDS if executor is not None else 0.0)
         self._budget = budget_of(settings.memory_limit, residents)
         self._steps = Steps(self._repository, self._catalog, self._obtain_step, has_limit=self._budget is not None)
-        loading = Loading(self._repository, settings, Disk(residents, settings), self._budget, self._steps)
-        self._rollout = Rollout(self._catalog, loading.load, self._preloaded, self._poll)
+        self._loading = Loading(self._repository, settings, Disk(residents, settings), self._budget, self._steps)
+        self._rollout = Rollout(self._catalog, self._loaded, self._preloaded, self._poll)
         self._flights = Here() if executor is None else SingleFlight(executor)
         self._trouble = trouble
         # Names that possibly do not exist wait in a lane of their own, and never for a load.
@@ -74,6 +75,11 @@ class Registry:
 
     def _obtain_step(self, ref: ModelRef, load: Load, spared: Sequence[ServedVersion]) -> None:
         self._rollout.obtain(ref, 1.0, load, spared=spared)
+
+    def _loaded(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
+        loaded = self._loading.load(version, progress, spared)
+        loaded.trouble = partial(self._trouble, loaded.model.spec)
+        return loaded
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -119,22 +125,14 @@ class Registry:
         return self._index.entries(context.deadline)
 
     def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
-        loaded = self._loaded(ref, context)
-        spec = self.spec(ref) if loaded.ready else None
-        if spec is not None and (trouble := self._trouble(spec)):
-            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble, fault=Fault.UNAVAILABLE)
-        return loaded
-
-    def _loaded(self, ref: ModelRef, context: Context) -> ops.Readiness:
-        """Returns whether the version is in memory."""
         try:
             version = stable(self._catalog.ready.get(ref) or self._catalog.resolve(ref, context.deadline))
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message, fault=error.fault)
-        ready, entry = version.loaded is not None, version.entry
-        return ops.Readiness(ready, State.READY if ready else entry.state, "" if ready else entry.reason, entry.fault)
+        entry = version.entry
+        return ops.Readiness(entry.state is State.READY, entry.state, entry.reason, entry.fault)
 
     def describe(self, ref: ModelRef, context: Context) -> ops.ModelInfo:
         use = self._use(ref, context, 1.0)

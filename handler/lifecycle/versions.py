@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelFailed, ModelUnavailable, ServingError, StillLoading
+from core.errors import Fault, ModelFailed, ModelUnavailable, ServingError, StillLoading
 from core.operations import IndexEntry, State
 from core.records import NamedTuple
 from core.statistics import Statistics
@@ -130,15 +130,12 @@ class ServedVersion:
 
     @property
     def state(self) -> State:
-        return STATES.get(self._standing.status, State.UNAVAILABLE)
+        return self.entry.state
 
     @property
     def reason(self) -> str:
         """Why it is not ready; empty if it is."""
-        standing, progress = self._standing, self.progress
-        if standing.status is Status.LOADING and progress is not None and progress.waits_for:
-            return f"waiting for {progress.waits_for}"
-        return standing.reason
+        return self.entry.reason
 
     @property
     def is_failing(self) -> bool:
@@ -153,9 +150,13 @@ class ServedVersion:
 
     @property
     def entry(self) -> IndexEntry:
-        failure, number = self._standing.failure, str(self.version.number)
-        fault = None if failure is None else failure.fault
-        return IndexEntry(self.name, number, self.state, self.reason, fault, self.status is Status.NEW)
+        (status, reason, failure), loaded, progress = self._standing, self.loaded, self.progress
+        fault, state = None if failure is None else failure.fault, STATES.get(status, State.UNAVAILABLE)
+        if loaded is not None and (trouble := loaded.trouble()):
+            state, reason, fault = State.UNAVAILABLE, trouble, Fault.UNAVAILABLE
+        elif status is Status.LOADING and progress is not None and progress.waits_for:
+            reason = f"waiting for {progress.waits_for}"
+        return IndexEntry(self.name, str(self.version.number), state, reason, fault, status is Status.NEW)
 
     def statistics(self) -> Statistics:
         return self.traffic.statistics(self.name, str(self.version.number))

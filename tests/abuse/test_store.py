@@ -361,7 +361,7 @@ def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         if step == "fetch":
             before(DirectoryStore, "fetch")
         else:
-            before(models._rollout._load.__self__, step)  # type: ignore[attr-defined] # a bound method
+            before(models._loading, step)
         return models
 
     return make

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from core.errors import Fault, ModelNotLoadable
-from core.operations import IndexEntry, ModelRef, State, StatusResult
+from core.operations import IndexEntry, ModelRef, ModelSpec, Readiness, State, StatusResult
+from handler.lifecycle.registry import Registry
 from handler.lifecycle.versions import REASONS, Status
+from handler.settings import Settings
 from tests.handler.lifecycle.samples import EVERY, ONNX, PATIENT, STABLE, M, add, get, registry, say, states
 
 
@@ -75,6 +77,31 @@ def test_status_tells_of_a_model_that_cannot_be_looked_at(root: Path) -> None:
         assert not models.status(ref, PATIENT).ready
     gone = registry(root / "nowhere").status(M, PATIENT)
     assert [e.fault for e in gone.versions] == [Fault.UNAVAILABLE]
+
+
+def test_a_loaded_version_that_answers_no_requests_is_not_ready(root: Path) -> None:
+    """Readiness, status and index have the same reason, of that version only, until it answers again."""
+    add(root, "m", "2")
+    say(root, **EVERY)
+    stuck = ["2"]
+
+    def trouble(spec: ModelSpec | None) -> str:
+        return "its threads are lost" if spec is not None and spec.version in stuck else ""
+
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(root)}), None, trouble)
+    models.load("m", PATIENT)
+    ready = entry("1", State.READY), entry("2", State.READY)
+    lost = entry("2", State.UNAVAILABLE, "its threads are lost", fault=Fault.UNAVAILABLE)
+    assert models.index(PATIENT) == [ready[0], lost]
+    assert models.status(M, PATIENT) == StatusResult((ready[0], lost), ready=False)
+    assert models.status(ModelRef("m", "1"), PATIENT) == StatusResult((ready[0],), ready=True)
+    for ref in (M, ModelRef("m", "2")):
+        assert models.readiness(ref, PATIENT) == Readiness(ready=False, state=State.UNAVAILABLE, reason=lost.reason)
+    assert models.readiness(ModelRef("m", "1"), PATIENT).ready
+    stuck.clear()
+    assert models.index(PATIENT) == list(ready)
+    assert models.status(M, PATIENT) == StatusResult(ready, ready=True)
+    assert models.readiness(M, PATIENT).ready
 
 
 def test_the_index_names_unknown_keys_of_settings(root: Path, caplog: pytest.LogCaptureFixture) -> None:
