@@ -102,8 +102,9 @@ class Store(Protocol):
     model's folder is there, which costs no request. `glance`, `everything`: the files of all models by name, if they
     fit into one listing, and however many there are. `accepts`, `confirm`: something shows that the store accepts the
     keys, and a request that finds it out. `hashes`: see `fetch`. `verifies`: files are checked while they are fetched
-    or read. `remote`: see REMOTE. `disconnect`: forgets connections and credentials. `doubt`: a fetched version did not
-    load, so that its files may have changed on this machine.
+    or read. `check_cache`: raises ModelNotLoadable if fetched files cannot be kept. `remote`: see REMOTE. `disconnect`:
+    forgets connections and credentials. `doubt`: a fetched version did not load, so that its files may have changed on
+    this machine.
     """
 
     uri: str

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +28,7 @@ from core.records import NamedTuple
 from handler.settings import Settings
 from handler.stores import DiskShort, Folder, private
 from handler.stores.journal import NEW, Parts
-from handler.stores.private import NotPrivate
+from handler.stores.private import NotPrivate, untrusted, unwritable
 from handler.stores.progress import Progress
 
 LOCK: Final = "lock"
@@ -99,11 +100,25 @@ class Cache:
             self._check(path)
         return Place(path, is_shared=self.is_shared)
 
-    def _check(self, path: Path) -> None:
-        """Raises ModelNotLoadable if another user could change the content of a place."""
+    def check(self) -> None:
+        """Raises ModelNotLoadable if the folder is not fit for any version. Makes the folder."""
+        if self._is_default:
+            return  # another one is used if it is not fit
+        try:
+            self._root.mkdir(0o700, parents=True, exist_ok=True)
+            if not self.is_shared:
+                self._check()
+            if not os.access(self._root, os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+        except OSError as error:
+            raise unwritable(error) from error
+
+    def _check(self, path: Path | None = None) -> None:
+        """Raises ModelNotLoadable if another user could change the content of the folder, or of a place in it."""
         try:
             private.check(self._root, self._root.absolute() if self._is_fresh else self._trusted)
-            private.check_one(path)
+            if path is not None:
+                private.check_one(path)
         except NotPrivate as reason:
             raise untrusted(reason) from None
 
@@ -215,18 +230,6 @@ class Place:
 def digest(*names: str) -> str:
     """Returns the name of a folder for these names: 32 hexadecimal digits."""
     return sha256("\0".join(names).encode(errors="surrogateescape")).hexdigest()[:32]
-
-
-def untrusted(reason: NotPrivate) -> ModelNotLoadable:
-    """Returns the error for a client whose model is not fetched, because another user could change it."""
-    return ModelNotLoadable(
-        f"DRAGOMAN_CACHE {reason}: set a folder that only this user can write, or DRAGOMAN_CACHE_SHARED=true"
-    )
-
-
-def unwritable(error: OSError) -> ModelNotLoadable:
-    """Returns the error for a client whose model cannot be written to the disk."""
-    return ModelNotLoadable(f"DRAGOMAN_CACHE cannot be written: {error.strerror}")
 
 
 @cache

@@ -73,6 +73,7 @@ class LooseBucket:
         self._inner = inner
         self._remote = _LooseRemote(inner.remote)
         self._fetcher = Fetcher(settings, self._remote)
+        self.check_cache = self._fetcher.check_cache
         self._name = given_name(settings)
 
     @property

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from core.errors import ModelNotLoadable
+
 log = logging.getLogger(__name__)
 LINKS: Final = 40
 """Symbolic links on the way. More of them are a loop, as for the kernel."""
@@ -29,6 +31,18 @@ OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 class NotPrivate(Exception):
     """Another user could change a folder. The message has no path: it is for clients, too."""
+
+
+def untrusted(reason: NotPrivate) -> ModelNotLoadable:
+    """Returns the error for a client whose model is not fetched, because another user could change it."""
+    return ModelNotLoadable(
+        f"DRAGOMAN_CACHE {reason}: set a folder that only this user can write, or DRAGOMAN_CACHE_SHARED=true"
+    )
+
+
+def unwritable(error: OSError) -> ModelNotLoadable:
+    """Returns the error for a client whose model cannot be written to the disk."""
+    return ModelNotLoadable(f"DRAGOMAN_CACHE cannot be written: {error.strerror}")
 
 
 def exempt(platform: str) -> Path | None:

@@ -131,6 +131,27 @@ def test_a_folder_that_others_can_change_is_refused(make: object, tmp_path: Path
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE .*who could change models: set a folder") as refused:
         cache(root).place("m", "1")
     assert str(tmp_path) not in refused.value.message
+    with pytest.raises(ModelNotLoadable) as unready:
+        cache(root).check()
+    assert unready.value.message == refused.value.message
+
+
+def test_a_folder_that_others_can_change_is_fit_if_it_is_shared(tmp_path: Path, users: Users) -> None:
+    """So is the usual folder, since another one takes its place."""
+    cache(a_folder_for_all(tmp_path, users), DRAGOMAN_CACHE_SHARED="true").check()
+    Cache.of(Settings.from_env({"TMPDIR": str(a_folder_for_all(tmp_path, users))})).check()
+
+
+def test_a_folder_that_cannot_be_written_is_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in its place is not, either."""
+    root = made(tmp_path / "dragoman")
+    with monkeypatch.context() as patch:
+        patch.setattr("handler.stores.cache.os.access", lambda *_: False)  # root can write all folders
+        with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written: Permission denied"):
+            cache(root).check()
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written: File exists"):
+        cache(tmp_path / "file").check()
 
 
 def test_a_loop_of_links_is_refused(tmp_path: Path, users: Users) -> None:
@@ -161,8 +182,10 @@ def own_link(folder: Path) -> Path:
 
 @pytest.mark.parametrize("make", [own, own_in_a_sticky_folder, own_link])
 def test_an_own_folder_is_used(make: object, tmp_path: Path) -> None:
-    """Nobody else can write it."""
-    place = cache(make(tmp_path)).place("m", "1")  # type: ignore[operator]  # one of the functions above
+    """Nobody else can write it. A check makes it, as a load does."""
+    stored = cache(make(tmp_path))  # type: ignore[operator]  # one of the functions above
+    stored.check()
+    place = stored.place("m", "1")
     assert place.parts.parent.stat().st_mode & 0o777 == 0o700
 
 

@@ -263,7 +263,7 @@ SURFACE: Final = Surface(
             "GET",
             "/v2/health/ready",
             _ready,
-            "configuration valid, repository answers, preloaded models loaded",
+            "configuration valid, repository answers, its files can be kept, preloaded models loaded",
             Waits.PROBE,
             Right.OPEN,
         ),

@@ -76,7 +76,10 @@ class Inventory:
     # -- all models ---------------------------------------------------------------------------------------------------
 
     def check(self, deadline: Deadline) -> None:
-        """Raises ServingError if the store does not answer. Further calls do not wait for it right after that."""
+        """Raises ServingError if the store does not answer, or if what it sends cannot be kept on this machine.
+
+        Further calls do not wait for a store right after it has not answered.
+        """
         if (late := self._missing.get(LATE)) is not None:
             raise copied(late)
         try:
@@ -84,6 +87,7 @@ class Inventory:
         except StillLoading as error:
             self._missing.put(LATE, error)
             raise
+        getattr(self._store, "check_cache", lambda: None)()  # a directory's files are used in place
 
     def confirm(self, deadline: Deadline) -> None:
         """Raises ServingError if listing is denied, and nothing shows that the store accepts the keys."""

@@ -17,11 +17,11 @@ from typing import Any, Final
 from core.errors import ModelNotLoadable
 from handler.settings import Settings
 from handler.stores import File, Folder, Proof, Store, WrongContent, paths
-from handler.stores.cache import Cache, Place, digest, unwritable
+from handler.stores.cache import Cache, Place, digest
 from handler.stores.checksums import Checksum
 from handler.stores.contents import KnownContents, of_bytes
 from handler.stores.journal import NEW
-from handler.stores.private import make_below
+from handler.stores.private import make_below, unwritable
 from handler.stores.progress import Progress
 from handler.stores.signing import hashing
 from handler.stores.signing.documents import Unverified
@@ -44,6 +44,7 @@ class VerifiedStore:
         self._policy = VerifyPolicy.of(settings) if policy is None else policy
         self._cache = Cache.of(settings)
         self._contents = KnownContents(again=settings.cache_shared)
+        self.check_cache = self._cache.check
 
     def check(self, progress: Progress | None = None) -> None:
         self._store.check(progress)

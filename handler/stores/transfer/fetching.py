@@ -10,11 +10,12 @@ from typing import Final, Protocol, TypeVar
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError, shown
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Gone, WrongContent
-from handler.stores.cache import Cache, Place, digest, unwritable
+from handler.stores.cache import Cache, Place, digest
 from handler.stores.checksums import MD5, Checksum, is_of, of_content
 from handler.stores.contents import KnownContents
 from handler.stores.directory import LONGEST_NAME
 from handler.stores.journal import Parts
+from handler.stores.private import unwritable
 from handler.stores.progress import Progress
 from handler.stores.transfer.answers import Broken, ObjectReader, ObjectRequest, StoreRefused, whole
 from handler.stores.transfer.download import Download
@@ -119,6 +120,10 @@ class Fetcher:
             ) from damaged
         except Tampered as tampered:
             raise WrongContent(tampered.path.partition("/")[2]) from None
+
+    def check_cache(self) -> None:
+        """Raises ModelNotLoadable if no version can be put into the cache."""
+        self._cache.check()
 
     def doubt(self, folder: Path) -> None:
         """Notes that a version did not load, so that its files are compared with the store's before the next time."""

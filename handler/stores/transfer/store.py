@@ -20,6 +20,7 @@ class FetchedStore:
         self.uri = settings.repository
         self.remote = remote
         self._fetcher = Fetcher(settings, remote)
+        self.check_cache = self._fetcher.check_cache
 
     def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
         return self.remote.files(model, progress or Progress())

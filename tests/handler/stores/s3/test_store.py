@@ -96,6 +96,24 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Env:
     return Env(monkeypatch, tmp_path)
 
 
+@pytest.mark.parametrize("more", [{}, {"DRAGOMAN_MODEL_NAME": "iris"}])
+def test_a_server_that_cannot_keep_files_is_not_ready(
+    server: servers.Store, env: Env, tmp_path: Path, more: dict[str, str]
+) -> None:
+    """Loads and readiness have the same reason. Once the folder is fit, the server is ready without a restart."""
+    models = Registry(env.settings(server.variables(), **more))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    unready = models.ready(Background())
+    assert not unready.ready
+    assert unready.reason.startswith("DRAGOMAN_CACHE can be written by other users")
+    with pytest.raises(ModelNotLoadable) as refused:
+        get(models, ModelRef("iris"))
+    assert refused.value.message == unready.reason
+    (tmp_path / "cache").chmod(0o700)
+    assert models.ready(Background()).ready
+
+
 def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_time(
     server: servers.Store, env: Env, tmp_path: Path
 ) -> None:

@@ -53,6 +53,16 @@ def test_a_verified_bucket_is_listed_like_any_other(bucket: s3_stand_in.StandIn,
     assert "check AWS_ACCESS_KEY_ID" in Registry(opened).ready(Background()).reason
 
 
+def test_a_verified_folder_is_not_ready_if_its_files_cannot_be_copied(tmp_path: Path) -> None:
+    """Without verification its files are used in place, whatever the folder for downloads is."""
+    root, made = folder(tmp_path / "repository"), tmp_path / "cache"
+    made.mkdir()
+    made.chmod(0o777)
+    unready = Registry(settings(tmp_path, root)).ready(Background())
+    assert (unready.ready, unready.reason[:30]) == (False, "DRAGOMAN_CACHE can be written ")
+    assert Registry(settings(tmp_path, root, DRAGOMAN_VERIFY="off")).ready(Background()).ready
+
+
 def test_a_verified_folder_is_asked_for_each_name(tmp_path: Path) -> None:
     """A model that comes a moment after a look is found, as without verification."""
     root = folder(tmp_path / "repository")
