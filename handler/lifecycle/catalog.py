@@ -15,8 +15,9 @@ from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel,
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from core.statistics import Statistics
 from handler.lifecycle.inventory.looks import PAUSE
+from handler.lifecycle.inventory.refusals import no_version
 from handler.lifecycle.models import ListedModel, Target, stable
-from handler.lifecycle.repository import VERSION, Repository, no_version
+from handler.lifecycle.repository import VERSION, Repository
 from handler.lifecycle.versions import ServedVersion
 from handler.stores import File
 

@@ -10,7 +10,7 @@ Where the model's settings are a pipeline, its versions need no files: each numb
 there without a folder.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -21,13 +21,13 @@ from core.errors import (
     ModelNotLoadable,
     ModelUnavailable,
     ServingError,
-    VersionNotFound,
     shown,
 )
 from core.records import NamedTuple
-from handler.backends import BACKENDS, EXPECTED, found
+from handler.backends import BACKENDS, found
 from handler.lifecycle.inventory.bounds import Texts
-from handler.lifecycle.inventory.looks import Files, Inventory, absent, progress_of
+from handler.lifecycle.inventory.looks import Files, Inventory, progress_of
+from handler.lifecycle.inventory.refusals import absent, incomplete, misnamed
 from handler.settings import model as model_settings
 from handler.settings import routing
 from handler.settings.model import ModelSettings
@@ -94,12 +94,12 @@ class Repository:
 
     def refusal(self, name: str, wanted: int | None) -> ServingError:
         """Returns the error of a name that is not admitted."""
-        return self.inventory.refusal(name, wanted) if is_name(name) else _misnamed(name)
+        return self.inventory.refusal(name, wanted) if is_name(name) else misnamed(name)
 
     def require(self, name: str, wanted: int | None, deadline: Deadline) -> None:
         """Raises ServingError unless the model can be listed by itself."""
         if not is_name(name):
-            raise _misnamed(name)
+            raise misnamed(name)
         self.inventory.require(name, wanted, deadline)
 
     def look(
@@ -110,12 +110,13 @@ class Repository:
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
         """
         if not is_name(name):
-            raise _misnamed(name)
+            raise misnamed(name)
         try:
             files = files or self.inventory.files_of(name) or self._store.files(name, progress_of(deadline))
         except Forbidden:
             return self._look_blind(name, wanted, deadline)
-        if not files:
+        flaw = "" if files else self._flaw(name)
+        if not files and not flaw:
             raise absent(name)
         self.inventory.found(name)
         text = self.settings_text(name, files, deadline)
@@ -125,13 +126,19 @@ class Repository:
         if not folders and said.pipeline is not None:
             versions = {1: Version(1, "1", ())}
         if not versions:
-            raise ModelNotLoadable(_no_version(name, folders))
+            newest = max(folders, default=Version(0, "", ()))
+            raise incomplete(name, newest.folder, newest.paths, flaw or self._flaw(name))
         # The policy chooses among the other versions. Canaries are served beside them.
         stable = said.version_policy.choose(sorted(versions.keys() - said.canary.keys()))
         served = sorted({*stable, *(said.canary.keys() & versions.keys())})
         if not served:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
         return Listing(name, tuple(versions[number] for number in served), text, said)
+
+    def _flaw(self, name: str) -> str:
+        """Returns why a model's folder has less than it seems to have; "" if it does not, or in a remote store."""
+        flaw: Callable[[str], str] = getattr(self._store, "flaw", lambda _: "")
+        return flaw(name)
 
     def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Returns the versions that the settings or the request name, as ONNX models: listing is not permitted."""
@@ -264,17 +271,6 @@ def _check_signed(listing: Listing, version: Version, own: bytes | None) -> None
         )
 
 
-def _misnamed(name: str) -> ModelNotFound:
-    hint = "that is not a model's name"
-    return ModelNotFound(f"model {shown(name)} does not exist: {hint}", model=name, hint=hint)
-
-
-def no_version(name: str, version: str, hint: str) -> VersionNotFound:
-    """Returns the refusal of a version that the model does not have. `version`: the client's text."""
-    number = version if VERSION.fullmatch(version) else shown(version)
-    return VersionNotFound(f"model {name!r} has no version {number}; {hint}", version, model=name, hint=hint)
-
-
 def folders_of(files: Iterable[File]) -> list[Version]:
     """Returns a model's numbered folders, complete or not."""
     folders: dict[str, list[File]] = {}
@@ -288,12 +284,3 @@ def folders_of(files: Iterable[File]) -> list[Version]:
 def _versions(folders: Iterable[Version]) -> dict[int, Version]:
     # The plain name comes last, and wins: 1 before 001.
     return {version.number: version for version in sorted(folders, key=lambda each: len(each.folder), reverse=True)}
-
-
-def _no_version(name: str, folders: Sequence[Version]) -> str:
-    if not folders:
-        number = "a number below 9 * 10**18"
-        return f"model {name!r} has no version: expected a folder such as {name}/1, {number}, with model.onnx"
-    last = max(folders)
-    files = f"{', '.join(sorted(last.paths))[:256]}; `dragoman doctor` names the cure"
-    return f"model {name!r} has no version: {name}/{last.folder} has no {EXPECTED}; its files: {files}"

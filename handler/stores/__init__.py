@@ -101,10 +101,10 @@ class Store(Protocol):
     Each method raises StillLoading soon after the deadline of `progress`. A store can have further members. `has`: a
     model's folder is there, which costs no request. `glance`, `everything`: the files of all models by name, if they
     fit into one listing, and however many there are. `accepts`, `confirm`: something shows that the store accepts the
-    keys, and a request that finds it out. `hashes`: see `fetch`. `verifies`: files are checked while they are fetched
-    or read. `check_cache`: raises ModelNotLoadable if fetched files cannot be kept. `remote`: see REMOTE. `disconnect`:
-    forgets connections and credentials. `doubt`: a fetched version did not load, so that its files may have changed on
-    this machine.
+    keys, and a request that finds it out. `flaw`: why a model's folder has less than it seems to have. `hashes`: see
+    `fetch`. `verifies`: files are checked while they are fetched or read. `check_cache`: raises ModelNotLoadable if
+    fetched files cannot be kept. `remote`: see REMOTE. `disconnect`: forgets connections and credentials. `doubt`: a
+    fetched version did not load, so that its files may have changed on this machine.
     """
 
     uri: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
-from core.errors import ModelNotLoadable, ModelUnavailable, is_harmless
+from core.errors import ModelNotLoadable, ModelUnavailable, is_harmless, shown
 from handler.settings import Settings
 from handler.stores import SMALL, File, Folder, Gone, paths, private
 from handler.stores.paths import expanded, path_of
@@ -54,6 +54,10 @@ class DirectoryStore:
             return settled(self._root / model)
         except ModelUnavailable as error:
             raise ModelUnavailable(error.message.replace(REPOSITORY, f"model {model!r}", 1)) from error.__cause__
+
+    def flaw(self, model: str) -> str:
+        """Returns why a model's folder has less than it seems to have; "" if it does not, is empty or is not there."""
+        return next(_flaws(self._root / model, f"{model}/"), "")
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         return content(self._root / model / path, model, path)
@@ -110,6 +114,20 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
                 yield from _walk(path, f"{prefix}{entry.name}/")
         elif entry.is_file() and (file := _file(entry, prefix + entry.name)) is not None:
             yield file
+
+
+def _flaws(folder: Path, prefix: str) -> Iterator[str]:
+    """Yields what a folder has instead of files: empty folders, links that lead nowhere, pipes and devices."""
+    depth = prefix.count("/")
+    for entry in entries(folder):
+        path, name = folder / entry.name, shown(prefix + entry.name)
+        if not leads_on(entry):
+            if not entry.is_file():
+                yield f"{name} {'is a link that leads nowhere' if not paths.exists(path) else 'is not a regular file'}"
+        elif not entries(path):
+            yield f"{name} is an empty folder"
+        elif depth <= DEEPEST and not (entry.is_symlink() and is_loop(path, depth)):
+            yield from _flaws(path, f"{prefix}{entry.name}/")
 
 
 def is_loop(link: Path, depth: int) -> bool:

@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Final
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelNotFound, ModelUnavailable, ServingError, StillLoading, copied, shown
+from core.errors import ModelNotFound, ModelUnavailable, ServingError, StillLoading, copied
 from core.records import NamedTuple
 from handler.lifecycle.inventory.bounds import Allowance, Remembered
+from handler.lifecycle.inventory.refusals import absent
 from handler.stores import File, Forbidden, Store
 from handler.stores.progress import Progress
 
@@ -273,11 +274,6 @@ class Inventory:
             return {name: self._store.files(name, progress) for name in self._store.models(progress)}
         files: Files = everything(progress)
         return files
-
-
-def absent(name: str) -> ModelNotFound:
-    """Returns the refusal of a name that the repository does not have."""
-    return ModelNotFound(f"model {shown(name)} is not in the repository", model=name)
 
 
 def progress_of(deadline: Deadline) -> Progress | None:

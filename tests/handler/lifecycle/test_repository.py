@@ -1,6 +1,7 @@
 """handler.lifecycle.repository: which models and versions a directory holds."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -107,6 +108,61 @@ def test_a_model_that_makes_no_sense_is_there_and_says_why(
     assert not readiness.ready
     assert message in readiness.reason
     assert message in listed(models)[0][3]
+
+
+def flawed(root: Path, how: str) -> None:
+    """Puts something into `m/1` that looks like a model and is not one."""
+    place = root / "m" / "1" / "model.onnx"
+    place.parent.mkdir(parents=True)
+    match how:
+        case "link":
+            place.symlink_to("/mnt/that/is/not/mounted/model.onnx")
+        case "folder":
+            place.mkdir()
+        case "pipe":
+            os.mkfifo(place)
+
+
+FLAWS = [
+    ("link", "'m/1/model.onnx' is a link that leads nowhere"),
+    ("folder", "'m/1/model.onnx' is an empty folder"),
+    ("pipe", "'m/1/model.onnx' is not a regular file"),
+    ("nothing", "'m/1' is an empty folder"),
+]
+
+
+@pytest.mark.parametrize("more", ["", "m/model-settings.json", "m/1/labels.txt"])
+@pytest.mark.parametrize(("how", "flaw"), FLAWS)
+def test_a_model_without_a_usable_file_is_there_and_says_why(tmp_path: Path, how: str, flaw: str, more: str) -> None:
+    """It is listed, so it is never reported as unknown. Once the file is there, the model is served."""
+    if (how, more) == ("nothing", "m/1/labels.txt"):
+        flaw = "m/1 has no model.onnx, model.py or pipeline.json; its files: labels.txt"
+    flawed(tmp_path, how)
+    if more:
+        (tmp_path / more).write_text("{}")
+    models = registry(tmp_path, PRELOAD="m")
+    assert models.names(PATIENT) == ["m"]
+    for call in (models.use, models.describe, models.statistics):
+        with pytest.raises(ModelNotLoadable, match=f"^model 'm' has no version: .*{re.escape(flaw)}"):
+            call(M, PATIENT)
+    with pytest.raises(ModelNotLoadable):
+        models.load("m", PATIENT)
+    reasons = [models.readiness(M, PATIENT).reason, models.ready(PATIENT).reason, listed(models)[0][3]]
+    reasons += [entry.reason for entry in models.status(M, PATIENT).versions]
+    assert [reason for reason in reasons if flaw not in reason or "not in the repository" in reason] == []
+    shutil.rmtree(tmp_path / "m")
+    add(tmp_path, "m", "1")
+    assert served(models) == "1"
+
+
+def test_a_model_behind_links_says_why_it_has_no_file(tmp_path: Path) -> None:
+    """Links to folders are followed, and loops of them are not."""
+    flawed(tmp_path / "elsewhere", "link")
+    (tmp_path / "root" / "m").mkdir(parents=True)
+    (tmp_path / "root" / "m" / "0").symlink_to(tmp_path / "root" / "m")
+    (tmp_path / "root" / "m" / "1").symlink_to(tmp_path / "elsewhere" / "m" / "1")
+    with pytest.raises(ModelNotLoadable, match="'m/1/model.onnx' is a link that leads nowhere"):
+        get(registry(tmp_path / "root"))
 
 
 def test_without_permission_to_list_a_version_must_be_named(root: Path, unlisted: Callable[[], Registry]) -> None:
