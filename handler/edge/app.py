@@ -99,6 +99,10 @@ class App:
         private.forget()
         await send({"type": "lifespan.shutdown.complete"})
 
+    def speaks_grpc(self, port: int) -> None:
+        """Notes for the site that the server has gRPC. `port`: 0 for the port of HTTP."""
+        self._elsewhere.grpc_port = port
+
     def start(self, deadline: Deadline = NEVER) -> None:
         """Begins to load the models that the settings name; the server listens meanwhile."""
         self.dispatcher.begin(partial(self._preload, deadline))

@@ -59,12 +59,13 @@ class Turns:
 
 
 class Elsewhere:
-    """One application's. `metrics`: the paths that have metrics."""
+    """One application's. `metrics`: the paths that have metrics. `grpc_port`: the site's, see `App.speaks_grpc`."""
 
     def __init__(
         self, settings: Settings, registry: Registry, observer: Observer, dispatcher: "Inline | Threads"
     ) -> None:
         self.metrics = paths(settings)
+        self.grpc_port: int | None = None
         self._settings = settings
         self._registry = registry
         self._observer = observer
@@ -164,7 +165,7 @@ class Elsewhere:
         """
         from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
 
-        site = pages.create(self._registry, self._settings)
+        site = pages.create(self._registry, self._settings, self.grpc_port)
         return site, partial(pages.is_page, site)
 
 

@@ -20,12 +20,19 @@ NOTE: Final = (
 )
 
 
-def content(view: ModelView) -> str:
-    """Returns the page's content as HTML. The script's data is in data attributes."""
+def content(view: ModelView, grpc_port: int | None) -> str:
+    """Returns the page's content as HTML. The script's data is in data attributes.
+
+    `grpc_port`: the port of gRPC, 0 for that of HTTP, None without gRPC.
+    """
     looked = view.looked.isoformat()
     charts = escape(json.dumps([each.model_dump(mode="json", include=CHARTED) for each in view.versions]))
     trial = escape(view.model_dump_json(include=TRIED))
-    form = f'<div id="trial" data-live="attributes" data-json="{trial}"><p class="note">This needs a script.</p></div>'
+    port = "" if grpc_port is None else grpc_port
+    form = (
+        f'<div id="trial" data-live="attributes" data-grpc="{port}" data-json="{trial}">'
+        '<p class="note">This needs a script.</p></div>'
+    )
     return "\n".join(
         (
             f'<div class="title"><h1>{escape(view.name)}</h1>{_actions(view)}</div>',

@@ -46,14 +46,14 @@ READ: Final = ["GET", "HEAD"]
 TITLES: Final = {403: "Not permitted", 404: "Not found"}
 
 
-def create(registry: Registry, settings: Settings) -> FastAPI:
-    """Returns the site, which shows the registry's knowledge."""
+def create(registry: Registry, settings: Settings, grpc_port: int | None = None) -> FastAPI:
+    """Returns the site, which shows the registry's knowledge. `grpc_port`: see `model.content`."""
     app = FastAPI(
         openapi_url=None,
         redirect_slashes=False,
         exception_handlers={HTTPException: _refuse, ServingError: _fail},
     )
-    site = _Site(registry, settings)
+    site = _Site(registry, settings, grpc_port)
     # Plain functions run in a thread: listing a remote repository must not delay inferences.
     for path, answer in (
         (paths.START, site.status_page),
@@ -75,9 +75,10 @@ def is_page(app: FastAPI, scope: MutableMapping[str, Any]) -> bool:
 class _Site:
     """The pages of one application."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
+    def __init__(self, registry: Registry, settings: Settings, grpc_port: int | None) -> None:
         self._registry = registry
         self._settings = settings
+        self._grpc_port = grpc_port
         self._documents: list[tuple[list[ModelSpec], Mapping[str, Any]]] = []
         self._typed: dict[str, described.TypedModel] = {}
         self._written: list[tuple[Mapping[str, Any], tuple[Any, ...], str]] = []
@@ -118,7 +119,8 @@ class _Site:
         view = model_view(name, found, known, request.scope.get(CONTROL_KEY, ""))
         if not _reads_html(request):
             return _json(view)
-        return self._page(request, f"{name}: model", model.content(view), MODEL_SECONDS, kind="model")
+        content = model.content(view, self._grpc_port)
+        return self._page(request, f"{name}: model", content, MODEL_SECONDS, kind="model")
 
     def documentation(self, request: Request) -> Response:
         models = {each.name: each.version for each in reversed(self._index(request))}

@@ -27,6 +27,7 @@ from handler.edge.app import App
 from handler.edge.dispatch import streams
 from handler.settings import SETTINGS
 from tests.handler.edge.client import ROOT
+from tests.handler.site.asking import ask
 from tests.support.ports import free_port, free_ports
 
 
@@ -259,6 +260,21 @@ def test_the_command_serves_grpc_beside_http(
     assert f"gRPC on 127.0.0.1:{grpc_port}" in out
     assert f"gRPC on [::1]:{grpc_port}" in out
     assert out.count("gRPC on") == 2
+
+
+@pytest.mark.parametrize(("more", "said"), [(("--grpc-port", "{}"), "{}"), (("--http2",), "0"), ((), "")])
+def test_the_console_of_the_command_knows_the_port_of_grpc(
+    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], said: str
+) -> None:
+    """Its programs for gRPC work as they are. `--http2` has gRPC on the port of HTTP."""
+    served = servers(monkeypatch)
+    port, grpc_port = map(str, free_ports(2))
+    flags = ["--repository", str(ROOT / "models"), "--port", port, *(word.format(grpc_port) for word in more)]
+    assert cli.main(["serve", *flags]) == 0
+    application: Any = served[0].app
+    app = getattr(application, "_app", application)
+    assert f' data-grpc="{said.format(grpc_port)}" ' in ask(app, "/models/iris").text
+    app.close()
 
 
 @pytest.mark.parametrize(("missing", "extra"), [("grpc", "grpc"), ("uvicorn", "server")])

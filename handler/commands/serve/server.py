@@ -56,7 +56,7 @@ def serve(settings: Settings, how: Serving) -> int:
     if how.on_empty == "stop" and not seen.models:
         app.close()
         raise InvalidSettings(seen.problem)
-    served: Any = asgi.hooked(app, with_grpc(app, how.rpc_address) if how.grpc_port else None)
+    served = with_grpc(app, how)
     with ExitStack() as watching:
         if how.reload:
             from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models
@@ -205,8 +205,14 @@ def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = Fa
     return sockets
 
 
-def with_grpc(app: Any, address: str) -> Any:
-    """Returns the application beside a gRPC server of the same models. Raises InvalidSettings."""
+def with_grpc(app: Any, how: Serving) -> Any:
+    """Returns the application with its hooks, beside a gRPC server of the same models if that has a port."""
+    from handler import asgi  # noqa: PLC0415 - as the application
+
+    if how.grpc_port or how.http2:
+        app.speaks_grpc(how.grpc_port)
+    if not how.grpc_port:
+        return asgi.hooked(app)
     from handler.edge import rpc  # noqa: PLC0415 - an extra, which needs grpcio
 
-    return rpc.Beside(app, address)
+    return asgi.hooked(app, rpc.Beside(app, how.rpc_address))

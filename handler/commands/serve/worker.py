@@ -69,7 +69,7 @@ def serve(role: dict[str, Any], supervisor: socket.socket) -> int:
     app.observer.publish()
     join(app.registry, peers)
     own.serve()
-    served = asgi.hooked(app, server.with_grpc(app, how.rpc_address) if how.grpc_port else None)
+    served = server.with_grpc(app, how)
     announce = partial(supervisor.send, LISTENS)
     return server.run(served, settings, how, say, partial(AnnouncedServer, announce=announce))
 

@@ -238,7 +238,7 @@ const connect = {
 const grpc = {
   id: "grpc",
   label: "gRPC",
-  about: "Browsers do not speak gRPC. The snippet sends this message to the server's other port, that of --grpc-port.",
+  about: "Browsers do not speak gRPC. The snippet sends this message to the server's port for gRPC, which --grpc-port or --http2 opens.",
   bars: noHalves,
   offline: true,
   request: (model, tensors) => ({ path: "inference.GRPCInferenceService/ModelInfer", headers: { "content-type": "application/grpc" }, body: pretty(call(model, tensors)) }),

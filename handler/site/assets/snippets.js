@@ -41,10 +41,20 @@ function python(value) {
   return JSON.stringify(value);
 }
 
+const USUAL = "9000"; // of --grpc-port, for a server that has been started without gRPC
+const SAME = "0"; // gRPC is on the port of HTTP
+
+// Returns where gRPC is, and whether it is encrypted. `port`: the server's, as text; empty without gRPC.
+function rpcPlace(port) {
+  if (port !== SAME) return [`${base.hostname}:${port || USUAL}`, false];
+  const isSecure = base.protocol === "https:";
+  return [`${base.hostname}:${base.port || (isSecure ? 443 : 80)}`, isSecure];
+}
+
 // `kind`: "http" or "grpc".
-function triton(model, tensors, kind) {
-  const place = kind === "http" ? `${base.host}${base.pathname.replace(/\/$/, "")}` : `${base.hostname}:9000`;
-  const secure = kind === "http" && base.protocol === "https:" ? ", ssl=True" : "";
+function triton(model, tensors, kind, port) {
+  const [place, isSecure] = kind === "grpc" ? rpcPlace(port) : [`${base.host}${base.pathname.replace(/\/$/, "")}`, base.protocol === "https:"];
+  const secure = isSecure ? ", ssl=True" : "";
   const inputs = tensors.flatMap(({ name, datatype, shape, data }, index) => {
     const elements = datatype === "BYTES" ? `[${data.map((each) => (each instanceof Uint8Array ? python(each) : `${JSON.stringify(each)}.encode()`)).join(", ")}]` : python(data);
     return [
@@ -85,12 +95,12 @@ function javascript({ path, headers, body }) {
   ].join("\n");
 }
 
-// Returns the request in each language that can send it: [[label, text], ...].
-export function snippets(protocol, model, tensors, request) {
+// Returns the request in each language that can send it: [[label, text], ...]. `port`: as in rpcPlace.
+export function snippets(protocol, model, tensors, request, port) {
   const found = [];
   if (!protocol.offline) found.push(["curl", curl(request)], ["Python: requests", requests(request)], ["JavaScript", javascript(request)]);
   if (["v2", "v2-binary"].includes(protocol.id)) found.push(["Python: tritonclient", triton(model, tensors, "http")]);
-  if (protocol.id === "grpc") found.push(["Python: tritonclient", triton(model, tensors, "grpc")]);
+  if (protocol.id === "grpc") found.push(["Python: tritonclient", triton(model, tensors, "grpc", port)]);
   return found;
 }
 

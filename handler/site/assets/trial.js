@@ -120,7 +120,7 @@ export class Trial {
     this.send.disabled = why !== "" || Boolean(this.protocol.offline);
     const about = el("p", { class: "soft" }, this.protocol.about);
     if (!this.request) return this.panel.replaceChildren(about);
-    const written = [["As it is sent", onTheWire(this.request)], ...snippets(this.protocol, this.model, tensors, this.request)];
+    const written = [["As it is sent", onTheWire(this.request)], ...snippets(this.protocol, this.model, tensors, this.request, this.place.dataset.grpc)];
     const names = written.map(([name]) => name);
     const inner = tabs("The request", names, (index, panel) => {
       this.language = names[index];

@@ -145,6 +145,15 @@ def test_a_models_page_shows_its_versions_signature_and_numbers(app: App) -> Non
     assert said(answer, "trial")["example"]["inputs"][0]["data"] == [5.1, 3.5, 1.4, 0.2]
 
 
+@pytest.mark.parametrize(("port", "said_port"), [(None, ""), (15909, "15909"), (0, "0")])
+def test_a_models_page_knows_the_port_of_grpc(tmp_path: Path, port: int | None, said_port: str) -> None:
+    """The script writes it into programs: 0 is the port of HTTP, no number is a server without gRPC."""
+    app = serving(ROOT / "models")
+    if port is not None:
+        app.speaks_grpc(port)
+    assert f'id="trial" data-live="attributes" data-grpc="{said_port}"' in ask(app, "/models/iris").text
+
+
 def test_numbers_are_counted_by_version_and_protocol(tmp_path: Path) -> None:
     """Explanations and a model's own route are apart; all are in the sums. The statistics have inferences alone."""
     copied(tmp_path, "12")
