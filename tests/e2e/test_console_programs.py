@@ -54,7 +54,9 @@ def program(assets: Path, address: str, protocol: str, datatype: str, port: str)
     ("server", "protocol", "datatype"),
     [
         (serve, "v2-binary", "FP32"),
+        (serve, "v2-binary", "BF16"),
         (serve_rpc, "grpc", "FP16"),
+        (serve_rpc, "grpc", "BF16"),
         (serve_http2, "grpc", "FP32"),
     ],
 )

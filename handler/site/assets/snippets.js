@@ -9,6 +9,7 @@ const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const NUMPY = { // numpy 1.24 has neither np.bool nor np.object
   BOOL: "bool", UINT8: "np.uint8", UINT16: "np.uint16", UINT32: "np.uint32", UINT64: "np.uint64", INT8: "np.int8",
   INT16: "np.int16", INT32: "np.int32", INT64: "np.int64", FP16: "np.float16", FP32: "np.float32", FP64: "np.float64", BYTES: "object",
+  BF16: 'triton_to_np_dtype("BF16")', // older tritonclients expect np.float32, newer ones ml_dtypes.bfloat16
 };
 
 function curl({ path, headers, body }) {
@@ -58,7 +59,7 @@ function triton(model, tensors, kind, port) {
   const inputs = tensors.flatMap(({ name, datatype, shape, data }, index) => {
     const elements = datatype === "BYTES" ? `[${data.map((each) => (each instanceof Uint8Array ? python(each) : `${JSON.stringify(each)}.encode()`)).join(", ")}]` : python(data);
     return [
-      `array = np.array(${elements}, ${NUMPY[datatype] ?? "np.float32"}).reshape(${JSON.stringify(shape)})`,
+      `array = np.array(${elements}, ${NUMPY[datatype]}).reshape(${JSON.stringify(shape)})`,
       `inputs.append(client.InferInput(${JSON.stringify(name)}, ${JSON.stringify(shape)}, "${datatype}"))`,
       `inputs[${index}].set_data_from_numpy(array)`,
     ];
@@ -67,7 +68,8 @@ function triton(model, tensors, kind, port) {
   const imports = [tensors.some(({ data }) => data.some((each) => each instanceof Uint8Array)) && "import base64", key() && "import os"].filter(Boolean);
   const outputs = (model.outputs ?? []).map(({ name }) => `print(${JSON.stringify(name)}, answer.as_numpy(${JSON.stringify(name)}))`);
   return [
-    ...imports, ...(imports.length ? [""] : []), "import numpy as np", `import tritonclient.${kind} as client`, "",
+    ...imports, ...(imports.length ? [""] : []), "import numpy as np", `import tritonclient.${kind} as client`,
+    ...(tensors.some(({ datatype }) => datatype === "BF16") ? ["from tritonclient.utils import triton_to_np_dtype"] : []), "",
     `server = client.InferenceServerClient("${place}"${secure})`, "inputs = []", ...inputs,
     `answer = server.infer(${JSON.stringify(model.name)}, inputs${header})`, ...(outputs.length ? outputs : ["print(answer.get_response())"]),
   ].join("\n");
