@@ -4,6 +4,7 @@ The code is in the packages `core` and `handler`. A file or package of one of th
 take their place: importing this package says so.
 """
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,26 @@ from typing import Any
 HERE = Path(__file__).parent.parent
 
 
+def _is_command() -> bool:
+    """Decides whether `dragoman` or `python -m dragoman` imports this package, and not another program."""
+    program = next(iter(sys.argv), "")  # Python replaces "-m" after this import
+    return program == "-m" or Path(program).stem == "dragoman"
+
+
 def _check(name: str) -> None:
-    """Raises ImportError if Python finds another module under the name of one of Dragoman's packages."""
+    """Raises ImportError if Python finds another module under the name of one of Dragoman's packages.
+
+    A command prints the reason alone, and ends with exit code 1.
+    """
     spec = find_spec(name)
     found = spec.origin if spec is not None else None
     if found is None or Path(found).parent.parent != HERE:
-        raise ImportError(
+        reason = (
             f"{found or 'nothing'} is found as {name!r}, which is a package of Dragoman: rename it, or start elsewhere"
         )
+        if _is_command():
+            sys.exit(f"dragoman: {reason}")
+        raise ImportError(reason)
 
 
 for _name in ("core", "handler"):

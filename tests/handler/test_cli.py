@@ -399,6 +399,20 @@ def test_a_module_in_the_way_is_named(tmp_path: Path, name: str) -> None:
     assert f"ImportError: {mine} is found as {name[: name.find('.')].partition('/')[0]!r}" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("-m", "dragoman", "--version"), ("-m", "dragoman.runtime"), ("{}", "list")])
+def test_a_command_names_a_module_in_the_way_without_a_traceback(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """The same holds for the script that pip installs."""
+    script = tmp_path / "bin" / "dragoman"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom dragoman.__main__ import main\nsys.exit(main())\n")
+    (tmp_path / "handler.py").touch()
+    words = [word.format(script) for word in command]
+    path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=tmp_path, env=path)
+    told = f"{tmp_path}/handler.py is found as 'handler', which is a package of Dragoman: rename it, or start elsewhere"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"dragoman: {told}\n")
+
+
 @pytest.mark.parametrize(("flags", "variable", "expected"), [
     ((), "", True), ((), "false", False), (("--no-access-log",), "", False), (("--access-log",), "false", True),
 ])  # fmt: skip
