@@ -9,7 +9,8 @@ from handler.edge.app import App
 from handler.edge.jobs import ServedModels
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.room.memory import give_back_when_idle, keep_large_blocks
-from handler.settings import Settings, hosts, ignored
+from handler.settings import Settings, hosts
+from handler.settings.sources import ignored
 
 log = logging.getLogger(__name__)
 

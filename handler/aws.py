@@ -55,8 +55,9 @@ from handler.edge.runtime.http_event import (
     KeptRest,
 )
 from handler.lifecycle.room.memory import keep_large_blocks
-from handler.settings import InvalidSettings, Settings, ignored
+from handler.settings import InvalidSettings, Settings
 from handler.settings.parsers import flag
+from handler.settings.sources import ignored
 
 if TYPE_CHECKING:
     from handler.edge.runtime.carrier import LoopCarrier

@@ -1,16 +1,17 @@
 """`dragoman push`, `pull`, `list`, `index`, `sign`, `verify`: the options of the commands on models in repositories."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
-from core.errors import ServingError
+from core.errors import ServingError, escaped
 from handler.commands.options import FILE, CommandOptions, argument, as_json, command, json_lines, quiet
 from handler.commands.refused import Refused
 from handler.settings import Settings
-from handler.settings.sources import Layered
+from handler.settings.sources import Layered, ignored
 
 NAME = "[REPOSITORY/]NAME"
 BUCKETS = "s3://bucket/prefix/NAME, gs://bucket/prefix/NAME, az://container/prefix/NAME"
@@ -117,9 +118,17 @@ def verify(options: CommandOptions) -> None:
 
 def with_settings(work: Callable[[CommandOptions, Settings], None], options: CommandOptions) -> None:
     """Runs a command on models. Raises Refused, InvalidSettings."""
-    settings = Layered({}).settings()
+    settings = settings_here()
     with reported():
         work(options, settings)
+
+
+def settings_here() -> Settings:
+    """Returns the settings of this process. Names ignored variables on stderr. Raises InvalidSettings."""
+    settings = Layered({}).settings()
+    for line in ignored():
+        print(f"dragoman: {escaped(line)}", file=sys.stderr)  # noqa: T201 - a command has no log
+    return settings
 
 
 @contextmanager

@@ -270,7 +270,7 @@ def value(setting: Setting, given: Mapping[str, Given]) -> Any:
 def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     """Returns what the environment sets, by field. Raises InvalidSettings for a variable that is nearly a setting's.
 
-    A mistyped DRAGOMAN_AUTH, if it were ignored, would leave a server open. `ignored` has the other unknown ones.
+    A mistyped DRAGOMAN_AUTH, if it were ignored, would leave a server open. `sources.ignored` has the other unknown ones.
     """
     fields = {setting.variable: setting.field for setting in SETTINGS}
     given = {}
@@ -283,18 +283,13 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return given
 
 
-def ignored() -> list[str]:
-    """Returns a line for each variable that has a setting's prefix but is not a setting, such as DRAGOMAN_SERVICE_HOST.
-
-    Kubernetes sets such variables in every container, if a service has the name "dragoman".
-    """
-    known = {setting.variable for setting in SETTINGS}
-    odd = sorted(each for each in os.environ if each.startswith(PREFIX) and each not in known)
-    return [f"{variable} is not a setting, and is ignored: docs/settings.md has them all" for variable in odd]
-
-
 def meant_by(variable: str, text: str) -> str:
     """Returns the setting that a mistyped variable means; "" if none is similar, or if Kubernetes has set the variable."""
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
     near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
-    return PREFIX + near if near and not text.startswith(("tcp://", "udp://", "sctp://")) else ""
+    return PREFIX + near if near and not is_of_kubernetes(text) else ""
+
+
+def is_of_kubernetes(text: str) -> bool:
+    """Decides whether a variable's value is the address of a service, as Kubernetes sets it."""
+    return text.startswith(("tcp://", "udp://", "sctp://"))

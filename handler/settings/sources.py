@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from core.errors import nearest, shown
 from handler.settings import (
+    PREFIX,
     SETTINGS,
     Given,
     InvalidSettings,
@@ -18,6 +19,7 @@ from handler.settings import (
     contract_of,
     defaults_of,
     in_environment,
+    is_of_kubernetes,
     parsers,
     value,
 )
@@ -113,3 +115,21 @@ def _text(member: Any, source: str) -> str:
     if isinstance(member, list) and all(isinstance(each, str) and "," not in each for each in member):
         return ",".join(member)
     raise InvalidSettings(f"{source} is {shown(member)}; expected text, a number, true or false, or a list of names")
+
+
+def ignored() -> list[str]:
+    """Returns a line for each variable with the prefix that is not a setting, with the setting that it may mean.
+
+    Kubernetes sets such variables (DRAGOMAN_SERVICE_HOST) in every container, if a service has the name "dragoman".
+    """
+    known = {setting.variable for setting in SETTINGS}
+    odd = sorted(each for each in os.environ if each.startswith(PREFIX) and each not in known)
+    return [f"{variable} is not a setting, and is ignored{_meaning(variable)}" for variable in odd]
+
+
+def _meaning(variable: str) -> str:
+    """Returns what to do: a setting of a longer name counts before one of a similar name."""
+    word, names = variable.removeprefix(PREFIX), [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
+    longer = min((name for name in names if word and name.startswith(word)), key=len, default="")
+    near = "" if is_of_kubernetes(os.environ.get(variable, "")) else longer or nearest(word, names)
+    return f"; did you mean {PREFIX}{near}?" if near else ": docs/settings.md has them all"

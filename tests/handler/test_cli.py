@@ -215,6 +215,33 @@ def test_a_variable_that_is_like_no_setting_is_said_and_ignored(
     assert "DRAGOMAN_SERVICE_HOST is not a setting, and is ignored: docs/settings.md has them all" in caplog.text
 
 
+@pytest.mark.parametrize(("variable", "text", "hint"), [
+    ("REPO", "/data", "; did you mean DRAGOMAN_REPOSITORY?"),
+    ("MODELS", "/data", "; did you mean DRAGOMAN_MODEL_NAME?"),
+    ("LOG", "debug", "; did you mean DRAGOMAN_LOG_LEVEL?"),
+    ("SERVICE_PORT", "80", ": docs/settings.md has them all"),
+    ("METRICS_PORT", "tcp://10.0.0.1:80", ": docs/settings.md has them all"),
+    ("", "x", ": docs/settings.md has them all"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["serve", "list {}", "push {}/iris r/m", "batch iris {}/none.jsonl out.jsonl"])
+def test_each_command_warns_of_a_variable_once(
+    variable: str, text: str, hint: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """The warning has the setting that was probably meant. `serve` logs it, and the other commands print it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(f"DRAGOMAN_{variable}", text)
+    served = servers(monkeypatch)
+    port = ("--port", str(free_port())) if command == "serve" else ()
+    cli.main([*command.format(ROOT / "models").split(), *port])
+    err, told = capsys.readouterr().err, f"DRAGOMAN_{variable} is not a setting, and is ignored{hint}"
+    lines = [record.getMessage() for record in caplog.records] if served else err.splitlines()
+    assert [line for line in lines if "not a setting" in line] == [told if served else f"dragoman: {told}"]
+    for each in served:
+        app: Any = each.app
+        app.close()
+
+
 def test_every_setting_is_a_flag_with_its_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     """`--help-all` has them all, `--help` the few that most need."""
     printed = []

@@ -16,7 +16,7 @@ from core.operations import ModelRef
 from core.wire import Options
 from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
 from handler.commands.meter import Meter
-from handler.commands.models import reported
+from handler.commands.models import reported, settings_here
 from handler.commands.options import CommandOptions
 from handler.commands.publish import targets
 from handler.commands.refused import Refused
@@ -27,7 +27,6 @@ from handler.edge.batch.versions import used
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-from handler.settings.sources import Layered
 from handler.stores import paths
 from handler.stores.paths import expanded
 
@@ -44,7 +43,7 @@ TURN_SECONDS: Final = 0.0005
 
 def run(options: CommandOptions) -> int:
     """Raises Refused, ServingError, InvalidSettings."""
-    settings = Layered({}).settings()
+    settings = settings_here()
     source, output = Path(options.input), Path(options.output)
     for text, path in ((options.input, source), (options.output, output)):
         if text in ("", "-") or "://" in text:
