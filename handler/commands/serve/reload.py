@@ -17,13 +17,16 @@ PAUSE: Final = 0.5
 """Seconds between two looks. Files have to be the same in two looks: an editor or a copy can still be writing."""
 
 
+def check(settings: Settings) -> None:
+    """Raises InvalidSettings for a repository that is not a folder."""
+    if "://" in settings.repository and not settings.repository.startswith("file://"):
+        raise InvalidSettings("--reload watches a folder; --repository-poll 1 looks at a bucket each second")
+
+
 class Reloader:
-    """Watches a repository in a thread of its own. Only models in use are loaded again."""
+    """Watches a folder in a thread of its own. Only models in use are loaded again."""
 
     def __init__(self, settings: Settings, registry: Any) -> None:
-        """Raises InvalidSettings for a repository that is not a folder."""
-        if "://" in settings.repository and not settings.repository.startswith("file://"):
-            raise InvalidSettings("--reload watches a folder; --repository-poll 1 looks at a bucket each second")
         self._store, self._registry = open_store(settings), registry
         self._loaded: dict[str, tuple[File, ...]] = {}
         self._changed: dict[str, tuple[File, ...]] = {}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from core.records import NamedTuple
 from handler.backends.forks import PORTS
-from handler.commands.serve import welcome
+from handler.commands.serve import reload, welcome
 from handler.settings import InvalidSettings, Settings
 from handler.stores import private
 
@@ -49,6 +49,8 @@ class Serving(NamedTuple):
 def serve(settings: Settings, how: Serving) -> int:
     """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
     check_packages(how)
+    if how.reload:
+        reload.check(settings)
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
 
     app = asgi.create(settings)
@@ -59,9 +61,7 @@ def serve(settings: Settings, how: Serving) -> int:
     served = with_grpc(app, how)
     with ExitStack() as watching:
         if how.reload:
-            from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models
-
-            reloader = Reloader(settings, app.registry)
+            reloader = reload.Reloader(settings, app.registry)
             reloader.start()
             watching.callback(reloader.close)
         return run(served, settings, how, welcomed(seen, settings, how))

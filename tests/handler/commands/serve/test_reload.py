@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from handler import cli
+from handler import asgi, cli
 from handler.commands.serve.reload import Reloader
-from handler.settings import InvalidSettings, Settings
+from handler.settings import Settings
 from tests.handler.lifecycle.samples import PATIENT, add, get, registry
 from tests.protocols.test_waiting import until
 from tests.support.server import HOST, running
@@ -53,12 +53,6 @@ def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Pa
     assert models.ready(PATIENT) is not None
 
 
-def test_only_a_folder_is_watched() -> None:
-    """A bucket has a setting for it."""
-    with pytest.raises(InvalidSettings, match="--repository-poll 1"):
-        Reloader(Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://b"}), None)
-
-
 def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
     """The version stays, its file changes, again and again; the log has the outcome."""
     (tmp_path / "m" / "1").mkdir(parents=True)
@@ -89,7 +83,13 @@ def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
     assert "Exception in thread" not in log.read_text()
 
 
-def test_the_command_refuses_a_bucket(capsys: pytest.CaptureFixture[str], no_aws: None) -> None:
-    """In one line."""
-    assert cli.main(["serve", "--reload", "--repository", "s3://b"]) == 2
-    assert "dragoman: --reload watches a folder" in capsys.readouterr().err
+@pytest.mark.parametrize("more", [(), ("--on-empty", "stop")])
+def test_the_command_refuses_a_bucket(
+    more: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line with the setting for a bucket, before anything asks the bucket."""
+    made: list[Settings] = []
+    monkeypatch.setattr(asgi, "create", made.append)
+    assert cli.main(["serve", "--reload", "--repository", "s3://b", *more]) == 2
+    told = "--reload watches a folder; --repository-poll 1 looks at a bucket each second"
+    assert (capsys.readouterr().err, made) == (f"dragoman: {told}\n", [])
