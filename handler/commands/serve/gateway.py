@@ -38,6 +38,7 @@ APIS: Final = {
     "rest": Api("Prod", "/Prod", is_http=False, own={
         "path": (403, "Missing Authentication Token"),
         "large": (413, "Request Too Long"),
+        "coding": (415, "Unsupported Media Type"),
         "failed": (502, "Internal server error"),
         "late": (504, "Endpoint request timed out"),
     }),
@@ -89,7 +90,9 @@ class Gateway:
         try:
             inflated = body if self._api.is_http else _inflated(headers, body)
         except zlib.error:
-            return self._own("large", "the gzip body has more than 10 MB, or is broken")
+            return self._own("coding", "the body is not gzip, or it is not complete")
+        if len(inflated) > LARGEST_BODY:
+            return self._own("large", "the body has more than 10 MB when gzip is inflated")
         peer = (scope.get("client") or ("127.0.0.1",))[0]
         query = scope["query_string"].decode("latin-1")
         came = Came(scope["method"], below or "/", query, headers, inflated, peer, self._api.stage)
@@ -129,12 +132,12 @@ async def _gathered(receive: Any) -> bytes | None:
 
 
 def _inflated(headers: tuple[tuple[bytes, bytes], ...], body: bytes) -> bytes:
-    """Returns the body as a REST API passes it: it inflates gzip. Raises zlib.error."""
+    """Returns the body as a REST API passes it: it inflates gzip, up to a byte above the limit. Raises zlib.error."""
     if (b"content-encoding", b"gzip") not in headers:
         return body
     inflater = zlib.decompressobj(GZIP)
-    inflated = inflater.decompress(body, LARGEST_BODY)
-    if inflater.unconsumed_tail or not inflater.eof:
+    inflated = inflater.decompress(body, LARGEST_BODY + 1)
+    if not inflater.eof and len(inflated) <= LARGEST_BODY:
         raise zlib.error
     return inflated
 
