@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final
 
 from core.errors import InvalidInput, ModelUnavailable, ServingError, escaped, shown
@@ -54,17 +55,18 @@ class RecordEvents:
     def messages(self, event: Mapping[str, Any], context: Background) -> dict[str, Any]:
         """Runs the messages of a queue. Returns those that the queue has to send again (`batchItemFailures`).
 
-        After the first such message of a FIFO queue, all others are sent again, too, so that their order stays.
+        Behind the first such message of a FIFO queue nothing is written, and all others are sent again, too, so that
+        their order stays.
         """
         records = event["Records"]
-        known = {each["messageId"]: each["body"] for each in records if KEY.fullmatch(each["messageId"])}
-        left = self._runner.run([(name, body.encode(errors="replace")) for name, body in known.items()], context)
+        in_order = any(str(each.get("eventSourceARN", "")).endswith(".fifo") for each in records)
+        kept = takewhile(_is_named, records) if in_order else filter(_is_named, records)
+        known = {each["messageId"]: each["body"].encode(errors="replace") for each in kept}
+        left = self._runner.run([*known.items()], context, in_order=in_order)
         for name, error in left.items():
             log.warning("message %s is sent again: %s", name, "no time was left" if error is None else error.message)
         names = [each["messageId"] for each in records]
         failed = [name for name in names if name in left or name not in known]
-        if failed and any(str(each.get("eventSourceARN", "")).endswith(".fifo") for each in records):
-            failed = names[names.index(failed[0]) :]
         return {"batchItemFailures": [{"itemIdentifier": name} for name in failed]}
 
     def invocation(self, event: Mapping[str, Any], context: Background) -> dict[str, Any]:
@@ -82,3 +84,8 @@ class RecordEvents:
             log.warning("batch %s: %s", escaped(name), reason.message)
             raise reason
         return {"result": f"{name}.jsonl"}
+
+
+def _is_named(record: Mapping[str, Any]) -> bool:
+    """Decides whether a message's id can name a result."""
+    return KEY.fullmatch(record["messageId"]) is not None

@@ -5,12 +5,14 @@ request with "model" in it, which is a message of one record. Its result has a l
 `dragoman batch` has it, under the message's id.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from core.encoding import jsonio
 from core.encoding.exact_json import dumps_exact
-from core.errors import Fault, InvalidInput, ServingError, shown
+from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, shown
 from core.operations import ModelRef
 from core.ports import Models
 from core.records import NamedTuple
@@ -28,12 +30,61 @@ OWN: Final = frozenset(("model", "version", "signature_name", "instances"))
 
 
 class RecordMessage(NamedTuple):
-    """`id`: names its result. `ref`: the model; `signature`: "" for the default one. `lines`: its records as JSON."""
+    """`id`: names its result. `ref`: the model; `signature`: "" for the default one. `lines`: its records as JSON.
+
+    `refusal`: of a malformed message, whose result is one line.
+    """
 
     id: str
     ref: ModelRef
     signature: str
     lines: Sequence[bytes]
+    refusal: InvalidInput | None = None
+
+    @property
+    def kind(self) -> Hashable:
+        """What messages that run together have in common."""
+        return self.ref, self.signature, self.refusal
+
+
+class MessageResults:
+    """Writes results. `left`: the messages without one, in their order, each with the reason."""
+
+    def __init__(self, place: ResultPlace, names: Iterable[str], *, in_order: bool) -> None:
+        self.left: dict[str, ServingError | None] = dict.fromkeys(names)
+        self._place = place
+        self._in_order = in_order
+
+    def is_held(self, name: str) -> bool:
+        """Decides whether a message has to wait for one before it, and makes this the reason of those behind it."""
+        first = next(iter(self.left), name)
+        if not self._in_order or first == name:
+            return False
+        if self.left[first] is not None:
+            held = ModelUnavailable(f"its order has to be kept: message {first} is sent again")
+            self.left |= {name: reason or held for name, reason in self.left.items()}
+        return True
+
+    def write(self, name: str, answers: Sequence[bytes]) -> None:
+        """Writes the result of a message, unless it is held."""
+        if self.is_held(name):
+            return
+        lines = (b'{"index":%d,%b}\n' % numbered for numbered in enumerate(answers))
+        try:
+            self._place.put(f"{name}.jsonl", b"".join(lines))
+        except ServingError as error:
+            self.left[name] = error
+        else:
+            self.left.pop(name, None)
+
+    def fail(self, error: ServingError, several: Sequence[RecordMessage]) -> None:
+        """Notes the failure of messages, or writes it as their result if another attempt would not change it."""
+        for message in several:
+            if message.id not in self.left or self.is_held(message.id):
+                continue
+            self.left[message.id] = error
+            if error.fault in OF_THE_MESSAGE:
+                self.write(message.id, [ERROR + jsonio.dumps(error.message)] * len(message.lines))
 
 
 class MessageRunner:
@@ -44,47 +95,35 @@ class MessageRunner:
         self._place = place
         self._options = options
 
-    def run(self, messages: Sequence[tuple[str, bytes]], context: Background) -> dict[str, ServingError | None]:
+    def run(
+        self, messages: Sequence[tuple[str, bytes]], context: Background, *, in_order: bool = False
+    ) -> dict[str, ServingError | None]:
         """Returns the messages without a result, each with the reason, None if there was no time for it.
 
-        `messages`: ids and bodies. Those of one model run together, in their order.
+        `messages`: ids and bodies. Those of one model run together, in their order. `in_order`: only neighbours do, and
+        nothing is written behind a message without a result.
         """
-        left: dict[str, ServingError | None] = {name: None for name, _ in messages}
-        groups: dict[tuple[ModelRef, str], list[RecordMessage]] = {}
-        for name, body in messages:
-            try:
-                message = read(name, body)
-            except InvalidInput as error:
-                self._finish(name, [_failure(error)], left)
-            else:
-                groups.setdefault((message.ref, message.signature), []).append(message)
-        for (ref, signature), several in groups.items():
-            try:
-                self._run(ref, signature, several, context, left)
-            except ServingError as error:
-                self._fail(error, several, left)
-        return left
-
-    def _fail(self, error: ServingError, several: list[RecordMessage], left: dict[str, ServingError | None]) -> None:
-        for message in several:
-            if message.id not in left:
+        results = MessageResults(self._place, [name for name, _ in messages], in_order=in_order)
+        for group in (_neighbours if in_order else _grouped)([_read(*each) for each in messages]):
+            if results.is_held(group[0].id):
+                break
+            first = group[0]
+            if first.refusal is not None:
+                results.fail(first.refusal, group)
                 continue
-            left[message.id] = error
-            if error.fault in OF_THE_MESSAGE:
-                self._finish(message.id, [_failure(error)] * len(message.lines), left)
-
-    def _finish(self, name: str, answers: Sequence[bytes], left: dict[str, ServingError | None]) -> None:
-        """Writes the result of a message."""
-        lines = (b'{"index":%d,%b}\n' % numbered for numbered in enumerate(answers))
-        try:
-            self._place.put(f"{name}.jsonl", b"".join(lines))
-        except ServingError as error:
-            left[name] = error
-        else:
-            left.pop(name, None)
+            try:
+                self._run(first.ref, first.signature, group, context, results)
+            except ServingError as error:
+                results.fail(error, group)
+        return results.left
 
     def _run(
-        self, ref: ModelRef, signature: str, several: list[RecordMessage], context: Background, left: dict[str, Any]
+        self,
+        ref: ModelRef,
+        signature: str,
+        several: Sequence[RecordMessage],
+        context: Background,
+        results: MessageResults,
     ) -> None:
         """Runs messages of one model, and writes each result as soon as it is complete. Raises ServingError."""
         with (use := used(self._models, ref, context)) as model:
@@ -98,7 +137,7 @@ class MessageRunner:
                 answers += answered.texts
                 while waiting and len(answers) >= len(waiting[-1].lines):
                     message = waiting.pop()
-                    self._finish(message.id, answers[: len(message.lines)], left)
+                    results.write(message.id, answers[: len(message.lines)])
                     del answers[: len(message.lines)]
 
 
@@ -110,8 +149,26 @@ def _blocks(lines: list[bytes], limits: BlockLimits, is_late: Callable[[], bool]
         yield block
 
 
-def _failure(error: ServingError) -> bytes:
-    return ERROR + jsonio.dumps(error.message)
+def _read(name: str, body: bytes) -> RecordMessage:
+    """Reads a message, which may be malformed."""
+    try:
+        return read(name, body)
+    except InvalidInput as error:
+        return RecordMessage(name, ModelRef(""), "", [b""], error)
+
+
+def _grouped(messages: Iterable[RecordMessage]) -> Iterable[list[RecordMessage]]:
+    """Returns the messages by their kinds."""
+    groups: dict[Hashable, list[RecordMessage]] = {}
+    for message in messages:
+        groups.setdefault(message.kind, []).append(message)
+    return groups.values()
+
+
+def _neighbours(messages: Iterable[RecordMessage]) -> Iterator[list[RecordMessage]]:
+    """Yields the messages of one kind that follow each other."""
+    for _, several in groupby(messages, attrgetter("kind")):
+        yield [*several]
 
 
 def read(name: str, body: bytes) -> RecordMessage:

@@ -39,6 +39,8 @@ from tests.support.server import ROOT
 ROWS = [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]
 TENSOR = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}
 IRIS = {"model": "iris", "instances": ROWS}
+BROKEN = {"model": "broken", "instances": [1]}
+NOBODY = {"model": "nobody", "instances": [1]}
 HALF = {"model": "half_plus_three", "version": 123, "inputs": [TENSOR], "id": "q"}
 
 
@@ -53,6 +55,14 @@ def function(monkeypatch: pytest.MonkeyPatch, output: str, **settings: str) -> I
     finally:
         made.close()
         logging.getLogger().setLevel(level)
+
+
+def broken_model(repository: Path) -> None:
+    """Makes a repository of models that load, and of one that does not."""
+    (repository / "broken" / "1").mkdir(parents=True)
+    (repository / "broken" / "1" / "model.onnx").write_bytes(b"no model")
+    for name in ("iris", "half_plus_three"):
+        (repository / name).symlink_to(ROOT / "models" / name)
 
 
 def queue(*bodies: Any, fifo: bool = False) -> dict[str, Any]:
@@ -125,16 +135,12 @@ def test_each_message_has_a_result_under_its_id(monkeypatch: pytest.MonkeyPatch,
 
 def test_what_could_not_be_done_is_sent_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A model that does not load now, a message without a name, a function whose time is over."""
-    (tmp_path / "models" / "broken" / "1").mkdir(parents=True)
-    (tmp_path / "models" / "broken" / "1" / "model.onnx").write_bytes(b"no model")
-    (tmp_path / "models" / "iris").symlink_to(ROOT / "models" / "iris")
+    broken_model(tmp_path / "models")
     output = tmp_path / "out"
-    broken = {"model": "broken", "instances": [1]}
     late = SimpleNamespace(get_remaining_time_in_millis=lambda: -60_000, aws_request_id="r")
     with function(monkeypatch, str(output), REPOSITORY=str(tmp_path / "models")) as aws:
-        assert failed(aws(queue(IRIS, broken, IRIS), None)) == ["m1"]
+        assert failed(aws(queue(IRIS, BROKEN, IRIS), None)) == ["m1"]
         assert [*results(output)] == ["m0", "m2"]
-        assert failed(aws(queue(IRIS, broken, IRIS, fifo=True), None)) == ["m1", "m2"]
         event = queue(IRIS, IRIS)
         event["Records"][1]["messageId"] = "../m9"
         assert failed(aws(event, None)) == ["../m9"]
@@ -146,6 +152,47 @@ def test_what_could_not_be_done_is_sent_again(monkeypatch: pytest.MonkeyPatch, t
         (output / "blocked.jsonl").mkdir()
         with pytest.raises(ModelUnavailable, match="DRAGOMAN_BATCH_OUTPUT cannot be written"):
             aws({"batch": IRIS | {"id": "blocked"}}, None)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "blocked", "again", "written"),
+    [
+        pytest.param([IRIS, BROKEN, IRIS], "", [1, 2], [0], id="a model that does not load"),
+        pytest.param([IRIS, "{", IRIS, BROKEN, "{", IRIS], "", [3, 4, 5], [0, 1, 2], id="malformed messages"),
+        pytest.param([IRIS, IRIS, IRIS, HALF], "m1", [1, 2, 3], [0], id="a result of one model cannot be written"),
+        pytest.param([IRIS, "{", HALF], "m1", [1, 2], [0], id="a refusal cannot be written"),
+        pytest.param([IRIS, NOBODY, NOBODY, IRIS], "m1", [1, 2, 3], [0], id="refusals of one model"),
+        pytest.param([IRIS, NOBODY, NOBODY, IRIS], "", [], [0, 1, 2, 3], id="all have a result"),
+    ],
+)
+def test_nothing_is_written_behind_a_message_of_a_fifo_queue_that_is_sent_again(
+    bodies: list[Any],
+    blocked: str,
+    again: list[int],
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The order of the results is that of the messages. The log says which message the others wait for."""
+    broken_model(tmp_path / "models")
+    if blocked:
+        (tmp_path / "out" / f"{blocked}.jsonl" / "x").mkdir(parents=True)
+    with function(monkeypatch, str(tmp_path / "out"), REPOSITORY=str(tmp_path / "models")) as aws:
+        assert failed(aws(queue(*bodies, fifo=True), None)) == [f"m{n}" for n in again]
+    assert sorted(path.stem for path in (tmp_path / "out").iterdir() if path.is_file()) == [f"m{n}" for n in written]
+    waits = f"message m{again[0]} is sent again" if again else ""
+    told = [line for line in caplog.messages if f"order has to be kept: {waits}" in line]
+    assert len(told) == len(again[1:])
+
+
+def test_messages_behind_one_that_cannot_have_a_result_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its id cannot name one."""
+    event = queue(IRIS, IRIS, IRIS, fifo=True)
+    event["Records"][1]["messageId"] = "../m9"
+    with function(monkeypatch, str(tmp_path)) as aws:
+        assert failed(aws(event, None)) == ["../m9", "m2"]
+    assert [*results(tmp_path)] == ["m0"]
 
 
 def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
