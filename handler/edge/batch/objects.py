@@ -88,7 +88,11 @@ class ObjectRunner:
         if not slash or form is None or not {"", ".", ".."}.isdisjoint(path.split("/")):  # results may go to a folder
             log.warning("%s is not an object of records", escaped(key))
             return {"object": key, "error": f"expected MODEL/NAME, with one of {', '.join(files.SUFFIXES)} at its end"}
-        file, etag = self._opened(key)
+        opened = self._opened(key)
+        if opened is None:
+            log.warning("%s does not exist; it may have been deleted since its event", escaped(key))
+            return {"object": key, "error": "the object does not exist"}
+        file, etag = opened
         folder = f"{path}/{etag}/"
         names = self._results.names(folder)
         if COMPLETE in names:
@@ -103,14 +107,17 @@ class ObjectRunner:
         self._results.put(folder + COMPLETE, orjson.dumps({"object": key} | told))
         return {"object": key, "result": folder} | {name: told[name] for name in told if name != "parts"}
 
-    def _opened(self, key: str) -> tuple[BinaryIO, str]:
-        """Returns an object as a file, and its ETag."""
+    def _opened(self, key: str) -> tuple[BinaryIO, str] | None:
+        """Returns an object as a file, and its ETag; None if it does not exist. Raises ModelUnavailable."""
         if self._made is None:
             from handler.stores.s3.botocore_client import connect  # noqa: PLC0415 - a third of a second
 
             self._made = connect(self._settings, self._place)
         with answered(NAME, "s3:GetObject"):
-            found = self._made.get_object(Bucket=self._place.bucket, Key=key)
+            try:
+                found = self._made.get_object(Bucket=self._place.bucket, Key=key)
+            except self._made.exceptions.NoSuchKey:
+                return None
         return found["Body"], found["ETag"].strip('"')
 
     def _use(self, given: RecordObject, context: Background) -> Use:

@@ -383,14 +383,24 @@ def test_objects_of_other_forms_and_those_that_are_wrong(
             assert part in each["error"]
         assert sum(key.endswith("complete.json") for key in store.things) == 6
         assert [each["complete"] for each in aws(created(*keys), None)["batches"]] == [True] * 6
-        with pytest.raises(ModelUnavailable, match="NoSuchKey"):
-            aws(created("in/iris/gone.jsonl", "in/iris/a.npy"), None)
         store.put("in/iris/i.parquet", file.getvalue())
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         with pytest.raises(ModelNotLoadable, match=r"pip install 'dragoman\[parquet\]'"):
             aws(created("in/iris/i.parquet"), None)
         assert aws(created("models/iris/1/model.onnx", "x"), None) == {"checked": []}
         assert aws(created("in/iris/a.npy", bucket="other"), None) == {"checked": []}
+
+
+def test_an_object_that_is_gone_is_not_tried_again(store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others get their results. If S3 calls it forbidden, because listing is not permitted, it is tried again."""
+    store.put("in/iris/a.jsonl", b"[5, 3, 1, 0]\n")
+    with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in") as aws:
+        gone, there = aws(created("in/iris/gone.jsonl", "in/iris/a.jsonl"), None)["batches"]
+        assert (gone, there["records"]) == ({"object": "in/iris/gone.jsonl", "error": "the object does not exist"}, 1)
+        assert [key for key in store.things if "gone" in key] == []
+        store.listable = False
+        with pytest.raises(ModelUnavailable, match="AccessDenied"):
+            aws(created("in/iris/gone.jsonl"), None)
 
 
 @pytest.mark.parametrize(("place", "records"), [
