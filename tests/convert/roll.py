@@ -8,7 +8,16 @@ from typing import Final
 
 SERVED: Final = {
     "scikit-learn": (
-        *("logistic", "scaled-svc", "forest", "extra-trees-numbers", "boosting", "histogram-boosting", "ridge"),
+        *(
+            "logistic",
+            "scaled-svc",
+            "forest",
+            "forest-gaps",
+            "extra-trees-numbers",
+            "boosting",
+            "histogram-boosting",
+            "ridge",
+        ),
         *("histogram-regression", "tree", "neighbours", "bayes", "perceptron", "table", "words"),
         *("linear-svc", "search", "votes", "two-classes-svc", "two-classes-lines"),
     ),

@@ -12,6 +12,8 @@ from core.dtype import DATATYPES
 from handler.backends.onnx_file import Value
 from handler.commands.convert import sources
 from handler.commands.convert.parity import compare, given, samples
+from handler.commands.convert.parity.measured import ParityJob, measured
+from handler.commands.convert.sources.original import LibraryModel
 from handler.commands.refused import Refused
 
 FP32, TEXT = DATATYPES["FP32"].onnx, DATATYPES["BYTES"].onnx
@@ -160,6 +162,48 @@ def test_an_answer_of_another_shape_is_refused() -> None:
     assert compare.shaped("y", np.zeros((3, 1)), {"y": np.zeros(3)}).shape == (3, 1)
     with pytest.raises(Refused, match=r"output 'y' is \[3, 1\] in ONNX Runtime, \[3, 2\] in the original"):
         compare.shaped("y", np.zeros((3, 1)), {"y": np.zeros((3, 2))})
+
+
+def filled(value: float, more: float) -> LibraryModel:
+    """Makes a model that returns its input in ONNX. The original replaces missing values, and adds to all numbers."""
+    sizes = [None, 2]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name in ("X", "y")]
+    made = helper.make_graph([helper.make_node("Identity", ["X"], ["y"])], "g", ends[:1], ends[1:])
+    content = helper.make_model(made, opset_imports=[helper.make_opsetid("", 15)], ir_version=8).SerializeToString()
+
+    def original(inputs: Any) -> Any:
+        return {"y": np.where(np.isnan(inputs["X"]), value, inputs["X"]) + more}
+
+    return LibraryModel(content, original, "library", "converter", "regressor", gaps=True)
+
+
+def compared(model: LibraryModel, folder: Path, rows: Any) -> dict[str, Any]:
+    (folder / "m.onnx").write_bytes(model.onnx)
+    data = None if rows is None else given.read(written(folder, "rows.npy", np.array(rows)))
+    return measured(model, folder / "m.onnx", ParityJob(data, None, 0.0, 1)).report
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (0, r"in 2 of 6 numbers \(tolerance 0.0001\); only rows with missing values differ: 2 of 3 rows have some"),
+        (1, r"; 2 of them in rows without missing values: 2 of 3 rows have some \(NaN\); --tolerance"),
+    ],
+)
+def test_a_refusal_says_whether_missing_values_are_the_cause(more: float, told: str, tmp_path: Path) -> None:
+    """Otherwise the publisher looks for it in the whole model."""
+    with pytest.raises(Refused, match=told):
+        compared(filled(0, more), tmp_path, [[1, np.nan], [np.nan, 2], [3, 4]])
+    with pytest.raises(Refused, match=r"numbers \(tolerance 0.0001\); --tolerance"):
+        compared(filled(0, 1), tmp_path, [[1.0, 2], [3, 4]])
+    assert compared(filled(0, 0), tmp_path, [[1.0, 2], [3, 4]])["notes"] == []
+
+
+def test_made_rows_do_not_refuse_a_model_for_missing_values(tmp_path: Path) -> None:
+    """The publisher may have none. The report says that they are answered otherwise."""
+    (note,) = compared(filled(0, 0), tmp_path, None)["notes"]
+    assert note.startswith("missing values (NaN) change ")
+    assert compared(filled(np.nan, 0), tmp_path, None)["notes"] == []
 
 
 def test_a_source_is_recognised_by_its_name_and_first_bytes(tmp_path: Path) -> None:

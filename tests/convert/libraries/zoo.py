@@ -218,8 +218,12 @@ SKLEARN = {
         skops(scaled(linear_model.SGDClassifier(random_state=0)), CANCER, plain=True), CLASSES, ("0", "1")
     ),
     "forest": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES),
-    "forest-made": Case(
-        skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False, note="missing values"
+    "forest-made": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False),
+    "forest-gaps": Case(skops(ensemble.RandomForestRegressor(20, random_state=0), GAPPED, plain=True), ("variable",)),
+    "bags-made": Case(
+        skops(ensemble.BaggingRegressor(tree.DecisionTreeRegressor(), max_features=0.7, random_state=0), DIABETES),
+        ("variable",),
+        data=False,
     ),
     "extra-trees-numbers": Case(
         skops(ensemble.ExtraTreesClassifier(20, random_state=0), WINE, plain=True), CLASSES, THREE

@@ -48,10 +48,11 @@ def measured(model: LibraryModel, path: Path, job: ParityJob) -> Measured:
     rows = _rows(model, sides.inputs, job)
     narrow = sides.narrow(rows)
     theirs = sides.theirs(rows)
-    found = sides.compared(sides.ours(narrow), theirs)
-    effect = []
+    ours = sides.ours(narrow)
+    found = sides.compared(ours, theirs)
+    effect = sides.missing(rows, ours, theirs) if _different(found) else []
     if model.wide and (lost := _rounded(rows, narrow)):
-        effect = [_effect(lost, _different(sides.compared(theirs, sides.theirs(narrow))))]
+        effect.append(_effect(lost, _different(sides.compared(theirs, sides.theirs(narrow)))))
     compare.judge(found, effect, job.flips)
     gaps = sides.gaps(rows) if model.gaps and job.data is None else []
     report = {
@@ -94,6 +95,16 @@ class _Sides:
     def compared(self, ours: Arrays, theirs: Arrays) -> list[dict[str, Any]]:
         return _compared(self.outputs, ours, theirs, self._model.scores, self._job)
 
+    def missing(self, rows: Mapping[str, NDArray[Any]], ours: Arrays, theirs: Arrays) -> list[str]:
+        """Returns a sentence that says whether answers differ in the rows with missing values alone."""
+        holed = _holed(rows)
+        if not holed.any() or any(np.shape(array)[:1] != holed.shape for array in (*ours.values(), *theirs.values())):
+            return []
+        here, there = ({name: array[~holed] for name, array in side.items()} for side in (ours, theirs))
+        count = _different(self.compared(here, there))
+        where = f"{count} of them in rows without missing values" if count else "only rows with missing values differ"
+        return [f"{where}: {np.count_nonzero(holed)} of {holed.size} rows have some (NaN)"]
+
     def gaps(self, rows: Mapping[str, NDArray[Any]]) -> list[str]:
         """Returns a sentence that says whether missing values are answered differently. No model is refused for it."""
         random = np.random.default_rng(self._job.seed)
@@ -106,6 +117,15 @@ class _Sides:
         return (
             [f"missing values (NaN) change {count} of {values} answers otherwise than in the original"] if count else []
         )
+
+
+def _holed(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Decides for each row whether one of its numbers is missing."""
+    arrays = [np.isnan(array) for array in rows.values() if array.dtype.kind == "f"]
+    found = np.zeros(len(next(iter(rows.values()))), np.bool_)
+    for array in arrays:
+        found |= array.reshape(len(found), -1).any(axis=1)
+    return found
 
 
 def _different(found: Sequence[Mapping[str, Any]]) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from handler.commands.convert.sources import PICKLED, first_bytes, graph
 from handler.commands.convert.sources import sklearn_histograms as histograms
 from handler.commands.convert.sources import sklearn_inputs as inputs
+from handler.commands.convert.sources import sklearn_trees as trees
 from handler.commands.convert.sources.original import (
     OPSET,
     Arrays,
@@ -63,6 +64,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         )
     except Exception as error:
         raise Refused(_why(error)) from error
+    trees.send_missing_values(made, model)
     graph.renamed_inputs(made, [name for name, _ in types])  # skl2onnx has _ for what an identifier cannot have
     if classifies:
         _repair_scores(made, model)
