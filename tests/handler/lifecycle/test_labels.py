@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import UnknownLabel, VersionNotFound
+from core.errors import Fault, UnknownLabel, VersionNotFound
 from core.operations import ModelRef, State
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.lifecycle.samples import EVERY, PATIENT, STABLE, add, get, record, registry, say, served
@@ -70,7 +70,7 @@ def test_a_label_that_the_settings_do_not_have_is_unknown(root: Path, label: str
         with pytest.raises(UnknownLabel) as refusal:
             call(ref, PATIENT)
         assert refusal.value.message == text
-    assert models.readiness(ref, PATIENT) == (False, State.UNAVAILABLE, text)
+    assert models.readiness(ref, PATIENT) == (False, State.UNAVAILABLE, text, Fault.INVALID_ARGUMENT)
 
 
 def test_a_label_moves_when_the_settings_are_looked_at_again(root: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_preloaded_model_whose_settings_are_wrong_is_missing(root: Path) -> No
     models = registry(root, PRELOAD="m,other")
     models.preload(PATIENT)
     reason = "models not loaded: m: model-settings.json of model 'm': version_policy is []; expected an object"
-    assert models.ready(PATIENT) == (False, State.LOADING, reason)
+    assert models.ready(PATIENT) == (False, State.LOADING, reason, None)
     assert models.readiness(ModelRef("other"), PATIENT).ready
 
 
@@ -179,7 +179,7 @@ def test_a_process_that_was_set_offline_is_not_ready(root: Path) -> None:
     models = registry(root)
     assert models.ready(PATIENT).ready
     models.set_online(online=False)
-    assert models.ready(PATIENT) == (False, State.UNAVAILABLE, "set offline")
+    assert models.ready(PATIENT) == (False, State.UNAVAILABLE, "set offline", None)
     assert served(models) == "1"
     models.set_online(online=True)
     assert models.ready(PATIENT).ready

@@ -95,8 +95,9 @@ def test_a_loaded_version_that_answers_no_requests_is_not_ready(root: Path) -> N
     assert models.index(PATIENT) == [ready[0], lost]
     assert models.status(M, PATIENT) == StatusResult((ready[0], lost), ready=False)
     assert models.status(ModelRef("m", "1"), PATIENT) == StatusResult((ready[0],), ready=True)
+    unready = Readiness(ready=False, state=State.UNAVAILABLE, reason=lost.reason, fault=Fault.UNAVAILABLE)
     for ref in (M, ModelRef("m", "2")):
-        assert models.readiness(ref, PATIENT) == Readiness(ready=False, state=State.UNAVAILABLE, reason=lost.reason)
+        assert models.readiness(ref, PATIENT) == unready
     assert models.readiness(ModelRef("m", "1"), PATIENT).ready
     stuck.clear()
     assert models.index(PATIENT) == list(ready)

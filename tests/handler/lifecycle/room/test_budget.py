@@ -19,7 +19,7 @@ def test_the_least_recently_used_is_unloaded_first(five: Path, machine: Machine)
     models = limited(five, OWN + 100)
     use(models, "a", "b", "c", "a", "d")
     assert in_memory(models) == ["a", "c", "d"]
-    assert models.readiness(ModelRef("b"), PATIENT) == (False, State.UNAVAILABLE, REASONS[Status.EVICTED])
+    assert models.readiness(ModelRef("b"), PATIENT) == (False, State.UNAVAILABLE, REASONS[Status.EVICTED], None)
     use(models, "b")
     assert in_memory(models) == ["a", "b", "d"]
     machine.sizes["e"] = 90
