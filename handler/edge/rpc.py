@@ -147,7 +147,7 @@ class RpcServer:
             items = (answers,) if isinstance(answers, bytes) else answers
             each: AsyncGenerator[bytes] = self._app.dispatcher.each(items, timing)
             async with aclosing(each):
-                while (answer := await guarded(anext(each, None), codec, method.rpc.name)) is not None:
+                while (answer := await guarded(anext(each, None), codec, timing, method.rpc.name)) is not None:
                     yield answer
         if refusals is not None:
             refusals.check(refused=codec.refused)
@@ -187,7 +187,7 @@ class RpcServer:
         job = Job(codec, await self._models(method.path, method.rpc.right, context), timing)
         try:
             answer = self._app.dispatcher.answer(job, method.rpc.waits)
-            return await guarded(answer, codec, method.rpc.name)
+            return await guarded(answer, codec, timing, method.rpc.name)
         finally:
             headers = self._app.clock.headers(timing)
             if headers:

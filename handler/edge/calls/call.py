@@ -214,7 +214,9 @@ class RemoteCall:
             items = (answers,) if isinstance(answers, bytes) else answers
             each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
             async with aclosing(each):
-                while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
+                while (
+                    part := await guarded(anext(each, None), codec, timing, self._question.method.rpc.name)
+                ) is not None:
                     exchange.admit(len(part), len(frame.content), self._options.flight)
                     yield part
         if refusals is not None:
@@ -239,7 +241,7 @@ class RemoteCall:
         self._timing = timing  # the last one stands in gRPC's trailers
         job: Job[Any] = Job(codec, self._models, timing)
         rpc = self._question.method.rpc
-        return guarded(self._tools.dispatcher.answer(job, rpc.waits), codec, rpc.name)
+        return guarded(self._tools.dispatcher.answer(job, rpc.waits), codec, timing, rpc.name)
 
     def _message(self, body: Part) -> Frame:
         return self._question.only(body, self._options.limit)

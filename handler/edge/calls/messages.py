@@ -12,7 +12,7 @@ from core.ports import Use
 from core.rpc import Form, RpcMethod
 from core.wire import Part
 from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ, Decoded, ref_of
-from handler.edge.observe.record import refused
+from handler.edge.observe.record import refused, refused_one
 from handler.edge.protocols import INTERNAL
 
 log = logging.getLogger(__name__)
@@ -21,17 +21,21 @@ WATCH_SECONDS: Final = 5.0
 """Seconds between two looks at a watched state."""
 
 
-async def guarded(work: Awaitable[Any], codec: "MessageCodec", name: str) -> Any:
+async def guarded(work: Awaitable[Any], codec: "MessageCodec", timing: Any, name: str) -> Any:
     """Returns the work's result, or the method's own answer in place of its error. Raises ServingError.
 
-    `name`: the method's, for the log.
+    `timing`: of the message. `name`: the method's, for the log.
     """
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - each has an answer
-        failure = failed(error, codec, name)
+        failure = _worded(error, codec, name)
     try:
         instead = codec.instead(failure)
+        if instead is not None and codec.is_one_of_many:
+            refused_one(failure, *codec.model(timing))
+        else:
+            refused(failure)
         if instead is None:
             raise failure
         return instead
@@ -41,9 +45,13 @@ async def guarded(work: Awaitable[Any], codec: "MessageCodec", name: str) -> Any
 
 def failed(error: Exception, codec: "MessageCodec", name: str) -> ServingError:
     """Returns the error that the client gets, and notes it in the record. `name`: the method's, for the log."""
-    failure = codec.worded(error) if isinstance(error, ServingError) else unforeseen(error, name)
+    failure = _worded(error, codec, name)
     refused(failure)
     return failure
+
+
+def _worded(error: Exception, codec: "MessageCodec", name: str) -> ServingError:
+    return codec.worded(error) if isinstance(error, ServingError) else unforeseen(error, name)
 
 
 def unforeseen(error: Exception, name: str) -> ModelFailed:
@@ -140,6 +148,18 @@ class MessageCodec:
     def known(self) -> ModelRef | None:
         return self._named if self._decoded is None else ref_of(self._decoded)
 
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether its refusal leaves the stream that it is part of as it is."""
+        return self._method.form is Form.EXCHANGE
+
+    def model(self, timing: Any) -> tuple[str, str]:
+        """Returns the model and version that have worked on the message, else those that it has named."""
+        if timing.use is not None:
+            return timing.use.model.spec.name, timing.use.model.spec.version
+        ref = self.known()
+        return ("", "") if ref is None else (ref.name, ref.version or "")
+
     def read(self, _spec: ModelSpec | None = None) -> Decoded:
         if self._decoded is None:
             rpc = self._method.rpc
@@ -183,8 +203,7 @@ class MessageCodec:
         A refusal of the gate ends the call with its code, which clients and proxies know. In a stream of requests, the
         refusal of a model belongs to its own request.
         """
-        one_by_one = self._method.form is Form.EXCHANGE
-        ends = isinstance(error, Unauthenticated if one_by_one else Unauthenticated | NotPermitted)
+        ends = isinstance(error, Unauthenticated if self.is_one_of_many else Unauthenticated | NotPermitted)
         instead = None if ends else self._method.rpc.instead
         self.refused = True
         message = None if instead is None else instead(self._recognised(), error)

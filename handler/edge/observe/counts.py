@@ -76,11 +76,11 @@ class Counts:
         times.steps[bisect_left(times.ends, ns)] += 1
         times.ns += ns
 
-    def refuse(self, protocol: str, fault: str) -> None:
-        self.refusals[protocol, fault] = self.refusals.get((protocol, fault), 0) + 1
+    def refuse(self, protocol: str, fault: str, count: int = 1) -> None:
+        self.refusals[protocol, fault] = self.refusals.get((protocol, fault), 0) + count
 
-    def fail(self, model: str, version: str, fault: str) -> None:
-        self.failures[model, version, fault] = self.failures.get((model, version, fault), 0) + 1
+    def fail(self, model: str, version: str, fault: str, count: int = 1) -> None:
+        self.failures[model, version, fault] = self.failures.get((model, version, fault), 0) + count
 
     def step(self, model: str, version: str, protocol: str, durations: tuple[int, int, int, int], ns: int) -> None:
         """Takes an inference into the histograms of its version."""

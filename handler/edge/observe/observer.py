@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -93,14 +94,17 @@ class Observer:
             status = record.status = CANCELLED if record.protocol == "grpc" else LEFT
         self.counts.answered(record.protocol, status, ns, record.received, record.sent)
         timing = record.timing
-        is_odd = record.error is not None or status in GONE or (timing is not None and (timing.cold or timing.broken))
+        is_odd = record.error is not None or record.refusals is not None or status in GONE
+        is_odd = is_odd or (timing is not None and (timing.cold or timing.broken))
         if self._is_quiet and not is_odd:
             return
         model, version = self._model(record, ns)
         error = record.error
         if error is not None or status in GONE:
             self._failed(record, model, version)
-        if self._all or error is not None:
+        if record.refusals is not None:
+            self._refused_within(record, record.refusals)
+        if self._all or record.error is not None:
             self._log(record, ns, model, version)
         if self._emf:
             self._measure(record, ns, model, version)
@@ -113,7 +117,8 @@ class Observer:
         if timing is None or timing.use is None:
             return self._named(record) if record.codec is not None else ("", "")
         spec = timing.use.model.spec
-        if timing.broken is not None and record.error is None:  # its answer had begun, and has the error
+        if timing.broken is not None and record.error is None and record.refusals is None:
+            # Its answer had begun, and has the error.
             record.error = Failure(*timing.broken)
         if self._stepped and timing.durations is not None:
             self.counts.step(spec.name, spec.version, record.protocol, timing.durations, ns)
@@ -134,8 +139,19 @@ class Observer:
         if error is not None:
             self.counts.refuse(record.protocol, fault)
         if record.right is Right.INFER:
-            numbers = self._registry.numbers(model)
-            self.counts.fail(model if numbers else "", version if version in numbers else "", fault)
+            self._fail(model, version, fault)
+
+    def _fail(self, model: str, version: str, fault: str, count: int = 1) -> None:
+        numbers = self._registry.numbers(model)
+        self.counts.fail(model if numbers else "", version if version in numbers else "", fault, count)
+
+    def _refused_within(self, record: Record, refusals: Mapping[tuple[str, str, str], int]) -> None:
+        """Counts the refused messages of a stream. Its line has one of them, unless the stream itself was refused."""
+        for (fault, model, version), count in refusals.items():
+            self.counts.refuse(record.protocol, fault, count)
+            if record.right is Right.INFER:
+                self._fail(model, version, fault, count)
+        record.error = record.error or record.within
 
     # -- the log ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, TimedOut, shown
+from core.errors import SHOWN_CHARACTERS, Fault, ServerBusy, ServingError, TimedOut, shown
 from core.records import NamedTuple
 from core.wire import REQUEST_ID, Header, HttpResponse, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
@@ -23,6 +23,9 @@ ID_KEY: Final = "dragoman.request_id"
 """The member of ASGI's scope with the id that the platform has given a request."""
 OK: Final = "OK"
 CANCELLED: Final = "CANCELLED"
+CRASH: Final = Fault.INTERNAL.name
+MOST_KEPT: Final = 64
+"""Models whose refusals a stream counts apart: its client can make up any number of names."""
 SENT_ID: Final = re.compile(rb"[!-~]{1,128}")
 """A client's own id: visible ASCII, without blanks."""
 
@@ -43,7 +46,8 @@ class Record:
 
     `protocol`: a dialect's name, "connect", "grpc-web", "grpc", "custom", "site", or "http" before that is known.
     `received`, `sent`: bytes of the bodies. `timing`, `codec`: its own, once there are any. `error`: the last one that
-    was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
+    was phrased for the client. `refusals`: of messages of a stream that went on, by fault, model and version; `within`:
+    one of them. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
     `own_id`: the one that the client has sent, which errors repeat; b"" without one.
     `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
     `until`: on time.monotonic(), when a function's answer has to leave. `last`: writes the error that ends a stream;
@@ -58,6 +62,8 @@ class Record:
     timing: Any = None
     codec: Any = None
     error: "Failure | None" = None
+    within: "Failure | None" = None
+    refusals: dict[tuple[str, str, str], int] | None = None
     right: Right | None = None
     caller = ""
     peer = ""
@@ -79,6 +85,21 @@ class Record:
         """Makes a valid id that the client has sent the request's."""
         if SENT_ID.fullmatch(sent):
             self.request_id = self.own_id = sent
+
+    def refuses(self, error: ServingError) -> None:
+        """Notes the caller that an error names."""
+        if error.caller is not None:
+            self.caller, self.peer = error.caller
+
+    def refuse_one(self, failure: Failure, model: str, version: str) -> None:
+        """Counts the refusal of a message, and keeps one for the line: the first, or the first that is INTERNAL."""
+        refusals = self.refusals = self.refusals or {}
+        key = failure.fault, model, version
+        if key not in refusals and len(refusals) >= MOST_KEPT:
+            key = failure.fault, "", ""
+        refusals[key] = refusals.get(key, 0) + 1
+        if self.within is None or failure.fault == CRASH != self.within.fault:
+            self.within = failure
 
     def answers_by(self, send: Send) -> None:
         """Sets how messages are sent, of a record that has begun without it."""
@@ -123,8 +144,15 @@ def refused(error: ServingError) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.error = Failure.of(error)
-        if error.caller is not None:
-            record.caller, record.peer = error.caller
+        record.refuses(error)
+
+
+def refused_one(error: ServingError, model: str, version: str) -> None:
+    """Notes the refusal of one message of the current stream, which goes on. `model`, `version`: of the message."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.refuses(error)
+        record.refuse_one(Failure.of(error), model, version)
 
 
 def out_of_time() -> ServingError:

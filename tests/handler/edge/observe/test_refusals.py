@@ -7,11 +7,13 @@ import re
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from grpc import aio
 
 from core.schema.health import HealthCheckRequest
 from core.schema.open_inference import ModelInferRequest
+from handler.edge.observe import record
 from tests.handler.calling import http
 from tests.handler.edge.beside import served
 from tests.handler.edge.calls.connect.client import call
@@ -20,7 +22,7 @@ from tests.handler.edge.observe.test_access import GRPS, Context, function, line
 from tests.handler.edge.observe.test_metrics import scraped
 from tests.support.connect_client import envelope
 from tests.support.gated import line
-from tests.support.remote import question
+from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,9 +101,9 @@ CASES: list[tuple[str, Any, dict[str, str], str, str]] = [
     ("no service of grpc, and no key", over_grpc("/odd.Service/Method", b""), KEYS, "grpc", "UNAUTHENTICATED"),
     ("absent", over_grpc(SERVICE + "SystemSharedMemoryStatus", b""), {}, "grpc", "UNIMPLEMENTED"),
     ("no message", over_grpc(SERVICE + "ModelInfer", b"\xff\xff"), {}, "grpc", "INVALID_ARGUMENT"),
-    ("a stream", over_grpc(SERVICE + "ModelStreamInfer", *[named("nobody")] * 3), {}, "grpc", "NOT_FOUND"),
-    ("a stream of connect", connect("ModelStreamInfer", STREAM, envelope(named("no")) * 3), {}, "connect", "NOT_FOUND"),
-    ("a stream of grpc-web", connect("ModelStreamInfer", WEB, envelope(named("no")) * 3), {}, "grpc-web", "NOT_FOUND"),
+    ("a stream", over_grpc(SERVICE + "ModelStreamInfer", named("nobody")), {}, "grpc", "NOT_FOUND"),
+    ("a stream of connect", connect("ModelStreamInfer", STREAM, envelope(named("no"))), {}, "connect", "NOT_FOUND"),
+    ("a stream of grpc-web", connect("ModelStreamInfer", WEB, envelope(named("no"))), {}, "grpc-web", "NOT_FOUND"),
     ("events", post("/v2/models/nobody/generate_stream"), {}, "v2", "NOT_FOUND"),
     ("a broken envelope", connect("ModelInfer", WEB, b"\0\0"), {}, "grpc-web", "INVALID_ARGUMENT"),
 ]  # fmt: skip
@@ -123,6 +125,56 @@ def test_a_refusal_is_one_line_and_counts_once(
             assert re.search(rf" WARNING dragoman.access: .* {protocol} model=.* reason={reason} ", line)
         assert app.observer.counts.refusals == {(protocol, reason): 1}
         assert sum(sum(tally.times.steps) for tally in app.observer.counts.tallies.values()) == 1
+
+
+CRASHING = """
+metadata = {
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [2]}],
+    "outputs": [{"name": "y", "datatype": "FP32", "shape": [1]}],
+}
+
+def predict(inputs, parameters):
+    yield {"y": inputs["x"][:1]}
+    raise ValueError("no")
+"""
+CRASH, MISSHAPEN = (question("odd", raw("x", "FP32", np.ones(size, np.float32))).SerializeToString() for size in (2, 3))
+
+
+@pytest.mark.parametrize(("messages", "line_reason", "counted"), [
+    ([MISSHAPEN, CRASH, CRASH], "INTERNAL", {"INVALID_ARGUMENT": 1, "INTERNAL": 2}),
+    ([CRASH, MISSHAPEN, MISSHAPEN], "INTERNAL", {"INVALID_ARGUMENT": 2, "INTERNAL": 1}),
+    ([MISSHAPEN, MISSHAPEN], "INVALID_ARGUMENT", {"INVALID_ARGUMENT": 2}),
+])  # fmt: skip
+@pytest.mark.parametrize("protocol", ["grpc", "connect", "grpc-web"])
+def test_each_refused_message_of_a_stream_counts(
+    protocol: str, messages: list[bytes], line_reason: str, counted: dict[str, int], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The stream's line has the reason that an operator has to look into: a failure of the model, or else the first."""
+    (tmp_path / "odd" / "1").mkdir(parents=True)
+    (tmp_path / "odd" / "1" / "model.py").write_text(CRASHING, "utf-8")
+    asked = {
+        "grpc": over_grpc(SERVICE + "ModelStreamInfer", *messages),
+        "connect": connect("ModelStreamInfer", STREAM, envelope(*messages)),
+        "grpc-web": connect("ModelStreamInfer", WEB, envelope(*messages)),
+    }[protocol]
+    with closing(make(tmp_path, ALLOW_CODE="true")) as app:
+        asked(app)
+        (found,) = lines(app, capsys)
+        assert f" {protocol} model=odd version=1 " in found
+        assert f" reason={line_reason} error=" in found
+        assert app.observer.counts.refusals == {(protocol, reason): times for reason, times in counted.items()}
+        assert app.observer.counts.failures == {("odd", "1", reason): times for reason, times in counted.items()}
+
+
+def test_the_refusals_of_a_stream_take_little_memory_however_many_models_they_name() -> None:
+    """Those of further models count without their names."""
+    found = record.Record("gRPC", "/", b"1")
+    for number in range(record.MOST_KEPT * 3):
+        found.refuse_one(record.Failure("NOT_FOUND", "no"), f"m{number}", "")
+    assert found.refusals is not None
+    assert len(found.refusals) == record.MOST_KEPT + 1
+    assert found.refusals["NOT_FOUND", "", ""] == record.MOST_KEPT * 2
 
 
 HEALTH = "/grpc.health.v1.Health/Check"
