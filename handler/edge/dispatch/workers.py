@@ -104,13 +104,15 @@ class Workers:
     def trouble(self, spec: ModelSpec | None = None) -> str:
         """Returns why no request is answered, "" if requests are; with a spec, requests to that version."""
         if spec is None:
-            if not self._lost or self._lost < len(self._threads):
-                return ""
             held = ", ".join(f"{each.title} {each.lost}" for each in self._lanes if each.lost)
-            late = f"inferences exceeded the time limit and still occupy all {self._lost} threads ({held})"
-            return f"{late}: restart this server"
+            return f"{late} ({held}): restart this server" if (late := self._late()) else ""
         lane = self._lanes.find(spec.name)
         return lane.loss if lane is not None and self._lanes.is_stuck(lane, spec) else ""
+
+    def _late(self) -> str:
+        """Returns what occupies all threads, "" if not all are lost."""
+        is_lost = self._lost and self._lost >= len(self._threads)
+        return f"inferences exceeded the time limit and still occupy all {self._lost} threads" if is_lost else ""
 
     def pending(self) -> dict[tuple[str, str], int]:
         """Returns how many requests wait, by model and version; those whose model is not known yet under ("", "")."""
@@ -245,7 +247,9 @@ class Workers:
             new.start()
 
     def _refused(self, work: Errand) -> ServerBusy:
-        text = f"{work.lane.title} did not get a thread in time: try again"
+        late = self._late()  # without the names of the models, which the client is perhaps not permitted to see
+        cure = f"{late}; try again, or restart the server" if late else "try again"
+        text = f"{work.lane.title} did not get a thread in time: {cure}"
         return ServerBusy(text, retry_after=self._lanes.wait(work.lane, work.spec))
 
     def _relieved(self, now: float) -> Worker | None:

@@ -345,8 +345,8 @@ def test_a_model_that_was_quick_does_not_keep_others_out() -> None:
 
 
 def test_lost_threads_are_replaced_within_bounds() -> None:
-    """Two models lose a thread each. One thread is replaced, none is left for a third model, and all come back."""
-    workers, gate = Workers(1, 8, timeout=0.05), threading.Event()
+    """Two models lose a thread each. One is replaced, a third model's refusal has the reason, and all come back."""
+    workers, gate = Workers(1, 8, timeout=0.05, patience=0.3), threading.Event()
     specs = [ModelSpec(name, "1", "p", None, None) for name in "ab"]
 
     async def run() -> None:
@@ -358,7 +358,10 @@ def test_lost_threads_are_replaced_within_bounds() -> None:
                 await waits
             assert workers.trouble(spec) != ""
             assert (workers.trouble() == "") == (number == 1)
-        assert "exceeded the time limit and still occupy all 2 threads" in workers.trouble()
+        assert "exceeded the time limit and still occupy all 2 threads (model 'a' 1, model 'b' 1)" in workers.trouble()
+        lost = "inferences exceeded the time limit and still occupy all 2 threads; try again, or restart the server"
+        with pytest.raises(ServerBusy, match=f"^model 'c' did not get a thread in time: {lost}$"):
+            await workers.run(int, ModelSpec("c", "1", "p", None, None))
         gate.set()
         await until(lambda: not workers.trouble() and not any(workers.trouble(spec) for spec in specs))
         assert await workers.run(lambda: 5, specs[0]) == 5
