@@ -368,6 +368,8 @@ def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, caps
     [
         ("serv", "No such command 'serv'. Did you mean 'serve'?"),
         ("serve --prot 3", "No such option '--prot'. (Did you mean one of: '--host', '--port', '--preload'?)"),
+        ("serve models", "Got unexpected extra argument (models). Did you mean '--repository models'?"),
+        ("serve --port 80 s3://b/m x", "extra arguments (s3://b/m x). Did you mean '--repository s3://b/m'?"),
         ("keys nwe", "No such command 'nwe'. Did you mean 'new'?"),
         ("serve --xyzzy", ""),
         ("fly", ""),

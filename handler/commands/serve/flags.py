@@ -1,6 +1,7 @@
 """The flags of `dragoman serve`: its own words, and one for each setting, made from the table of settings."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -67,7 +68,17 @@ def _titles() -> Iterator[tuple[str, str]]:
 
 
 class ServeCommand(click.Command):
-    """Shows its options in the groups of the settings."""
+    """Shows its options in the groups of the settings. Has no arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuses an argument as click does, and names the option that was probably meant."""
+        ctx.allow_extra_args = True
+        more = super().parse_args(ctx, args)
+        if more and not ctx.resilient_parsing:
+            plural = "s" if len(more) > 1 else ""
+            given, first = " ".join(more), shlex.quote(more[0])
+            ctx.fail(f"Got unexpected extra argument{plural} ({given}). Did you mean '--repository {first}'?")
+        return more
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         titles, rows = dict(_titles()), dict[str, list[tuple[str, str]]]()
