@@ -72,6 +72,8 @@ def test_a_server_is_measured(
     assert [each["concurrency"] for each in found["levels"]] == [1, 3]
     assert all(each["requests"] > 0 and each["errors"] == 0 for each in found["levels"])
     assert all(each["p50"] <= each["p90"] <= each["p99"] <= each["most"] for each in found["levels"])
+    page = (ROOT / "docs" / "command-line.md").read_text().partition("With `--json`, all times are in seconds")[2]
+    assert [key for key in (*found, *found["levels"][0]) if f"`{key}`" not in page] == []
 
 
 def test_failures_are_counted_and_told(capsys: pytest.CaptureFixture[str]) -> None:

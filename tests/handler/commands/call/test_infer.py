@@ -58,6 +58,8 @@ def test_a_row_of_a_table_is_answered_over_every_protocol(samples_server: Server
     assert row.split() == ["died", "[0.6582384,0.3417616]"]
     found = json.loads(run("infer", "passengers", *ROW, "--json", *place(samples_server, protocol))[1])
     assert [each["data"] for each in found["outputs"]] == [["died"], [0.6582384, 0.3417616]]
+    (about,) = re.findall(r"\| `--json` \| (`model`.*) \|", (ROOT / "docs" / "command-line.md").read_text())
+    assert [key for key in found if f"`{key}`" not in about] == []
     assert found["version"] in ("1", None)
     assert run("infer", "irsi", "--sample", *place(samples_server, protocol))[::2] == (
         1,
