@@ -185,6 +185,8 @@ class ServingError(Exception):
     fault: ClassVar[Fault] = Fault.INTERNAL
     caller: tuple[str, str] | None = None
     """The name and the address of a caller that is refused behind the gate, for the log."""
+    is_logged: bool = False
+    """Whether the log has the message already."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: seconds after which a retry makes sense, None if unknown."""

@@ -42,6 +42,11 @@ class Backoff:
         return 0.0 if self.failure is None else self._until - time.monotonic()
 
 
+def reason(error: ServingError) -> str:
+    """Returns the end of a log line: the failure's message, unless the log has it."""
+    return "" if error.is_logged else f": {error.message}"
+
+
 def named(error: ServingError, name: str, number: int) -> str:
     """Returns the text of a load's failure, which names the model once."""
     if error.message.startswith(f"model {name!r} "):

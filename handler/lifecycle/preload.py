@@ -9,6 +9,7 @@ from core.deadline import Deadline
 from core.errors import ModelNotFound, ModelUnavailable, ServingError, some
 from core.operations import ModelRef
 from core.ports import Context
+from handler.lifecycle.backoff import reason
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.repository import Repository
 from handler.lifecycle.single_flight import Load, Pending
@@ -113,7 +114,7 @@ def _started(use: Callable[[ModelRef], AbstractContextManager[Any]], version: Se
     except Pending as pending:
         return (pending.load,)
     except ServingError as error:
-        log.warning("preload of %s version %s: %s", version.name, number, error.message)
+        log.warning("preload of %s version %s failed%s", version.name, number, reason(error))
     return ()
 
 

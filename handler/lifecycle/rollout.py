@@ -25,7 +25,7 @@ from core.errors import (
 )
 from core.operations import ModelRef
 from core.ports import Context
-from handler.lifecycle.backoff import LONGEST_PAUSE
+from handler.lifecycle.backoff import LONGEST_PAUSE, reason
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.models import CanarySplit, Target, stable
 from handler.lifecycle.preload import Preloaded
@@ -251,7 +251,7 @@ class Rollout:
 
     def _stay(self, name: str, error: ServingError, pause: float) -> None:
         """Lets the model serve what is loaded, and postpones the next look by that many seconds."""
-        log.warning("model %s serves what is loaded: %s", name, error.message)
+        log.warning("model %s serves what is loaded%s", name, reason(error))
         self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
     def _step(self, name: str, deadline: Deadline) -> Step | None:

@@ -222,6 +222,7 @@ class ServedVersion:
 
     def _fail(self, error: ServingError) -> None:
         log.warning("%s", named(error, self.name, self.version.number))
+        error.is_logged = True
         self._backoff = self._backoff or Backoff()
         error.retry_after = self._backoff.fail(error)
         self._move(Event.FAIL, error.message, self._backoff.failure)

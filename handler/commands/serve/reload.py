@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from core.deadline import NEVER
 from core.errors import ServingError, escaped
+from handler.lifecycle.backoff import reason
 from handler.lifecycle.single_flight import Background, settled
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, open_store
@@ -67,6 +68,6 @@ class Reloader:
             settled(lambda: self._registry.load(name, Background()), NEVER)
             log.info("%s is loaded again: its files have changed", escaped(name))
         except ServingError as error:
-            log.warning("%s answers as before: %s", escaped(name), error.message)
+            log.warning("%s answers as before%s", escaped(name), reason(error))
         except (RuntimeError, CancelledError):
             self._ended.set()  # the server is ending

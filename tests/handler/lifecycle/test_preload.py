@@ -49,6 +49,15 @@ def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_i
     assert ready.ready(PATIENT).ready
 
 
+def test_the_reason_of_a_preload_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The load has logged it. What prevents a load is logged by the preload."""
+    add(tmp_path, "a", "1", b"")
+    registry(tmp_path, PRELOAD="a,b").preload(PATIENT)
+    load, *others = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert load.startswith("model 'a' version 1 cannot be loaded: ")
+    assert others == ["preload of a version 1 failed", "preload of b: model 'b' is not in the repository"]
+
+
 def test_an_empty_folder_is_no_model_to_wait_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """`*` finds it, as a bucket's marker of a folder, too. One that is named is missing."""
     add(tmp_path, "a", "1")

@@ -22,10 +22,12 @@ def predict(inputs, parameters):
 BODY = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [0]}]}'
 
 
-def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Path) -> None:
+def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Not while they change, not if nobody has asked for it, and a broken file leaves the model as it is.
 
-    A folder beside it that cannot be listed changes nothing.
+    A folder beside it that cannot be listed changes nothing. The log has the reason if no load has logged it.
     """
     (tmp_path / "loop").symlink_to("loop")
     add(tmp_path, "m", "1", adds(1).SerializeToString())
@@ -48,6 +50,12 @@ def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Pa
     for _ in range(3):
         reloader.look()
     assert get(models) is second
+    shutil.rmtree(tmp_path / "m")
+    (tmp_path / "m").mkdir()
+    for _ in range(3):
+        reloader.look()
+    assert get(models) is second
+    assert caplog.messages[-1].startswith("m answers as before: model 'm' ")
     shutil.rmtree(tmp_path)
     reloader.look()
     assert models.ready(PATIENT) is not None
@@ -76,7 +84,8 @@ def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
         log = tmp_path.with_suffix(".log")
         until(lambda: "m is loaded again" in log.read_text())
         code.write_text("def predict(")
-        until(lambda: "m answers as before: model 'm': model.py raised SyntaxError" in log.read_text())
+        until(lambda: "m answers as before\n" in log.read_text())
+        assert log.read_text().count("model 'm': model.py raised SyntaxError") == 1
         assert answered() == 20
         code.write_text(CODE.format(300))
         until(lambda: answered() == 300)
