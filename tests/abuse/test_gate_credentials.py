@@ -183,6 +183,21 @@ def test_the_refusal_of_a_token_has_the_reason(app: App, issuer: Issuer, claims:
     assert (reply.status, reply.json()) == (401, {"error": f"the token is not valid: {reason}"})
 
 
+@pytest.mark.parametrize(("auth", "sent", "reason"), [
+    ("keys", "dgm_wrong", "the key is not valid"), ("both", "dgm_wrong", "the key is not valid"),
+    ("both", "a.b", "the key is not valid"),
+    ("both", "a.b.c", "the token is not valid: it is not a token of this server's issuer"),
+    ("jwt", "dgm_wrong", "the token is not valid: it is not a token of this server's issuer"),
+])  # fmt: skip
+def test_the_refusal_names_the_kind_of_credential_that_was_sent(
+    issuer: Issuer, auth: str, sent: str, reason: str
+) -> None:
+    """A text without two dots cannot be a token: where keys are accepted, it is a wrong or a revoked key."""
+    with closing(make(**issuer.settings(auth))) as app:
+        reply = ask(app, "GET", MODELS, {"x-api-key": sent})
+        assert (reply.status, reply.json()) == (401, {"error": reason})
+
+
 def test_keys_of_different_kinds_can_share_an_id(issuer: Issuer, tmp_path: Path) -> None:
     """The algorithm of the token chooses the key (RFC 7517 4.5). A key can be listed once for each algorithm."""
     rsa_key, ec_key = json.loads(issuer.document)["keys"]
