@@ -198,6 +198,17 @@ def test_the_refusal_names_the_kind_of_credential_that_was_sent(
         assert (reply.status, reply.json()) == (401, {"error": reason})
 
 
+@pytest.mark.parametrize(("kid", "reason"), [
+    (None, "the token does not name its key, and its issuer publishes several: the issuer has to set 'kid' in the"),
+    ("nobody's", "the token is signed with a key that its issuer does not publish"),
+])  # fmt: skip
+def test_the_refusal_of_a_token_without_a_key_is_true(app: App, issuer: Issuer, kid: str | None, reason: str) -> None:
+    """The issuer publishes the key of a token without an id. Which one that is, the token does not say."""
+    reply = ask(app, "GET", MODELS, bearer(issuer.token("read", kid=kid)))
+    assert reply.status == 401
+    assert reply.json()["error"].startswith(reason)
+
+
 def test_keys_of_different_kinds_can_share_an_id(issuer: Issuer, tmp_path: Path) -> None:
     """The algorithm of the token chooses the key (RFC 7517 4.5). A key can be listed once for each algorithm."""
     rsa_key, ec_key = json.loads(issuer.document)["keys"]

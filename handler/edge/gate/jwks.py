@@ -45,6 +45,10 @@ OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 """The algorithms of an RSA key. A key on a curve has one."""
 NO_SIGNATURE: Final = "none"
 """The algorithm of tokens without a signature (RFC 7518 3.6)."""
+NO_KID: Final = (
+    "the token does not name its key, and its issuer publishes several: "
+    "the issuer has to set 'kid' in the token's header"
+)
 LEAST_BITS: Final = 2048
 """The fewest bits of an RSA key (RFC 7518 3.3 and 3.5)."""
 
@@ -102,6 +106,8 @@ class JwkSet:
             if not fitting:
                 raise Unauthenticated("the token is not valid: its algorithm is not that of its key")
             return fitting[-1]
+        if not kid and self._keys is not None:
+            raise Unauthenticated(NO_KID)
         if self._keys is None or self._has_failed or (flight is not None and not flight.done()):
             pause = (
                 FIRST_COOLDOWN if self._keys is None else max(FIRST_COOLDOWN, self._begun + COOLDOWN - time.monotonic())
