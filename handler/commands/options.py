@@ -85,7 +85,7 @@ def address(place: str) -> Callable[[str], str]:
     def url(text: str) -> str:
         host, path = re.fullmatch(r"(?:.*?://)?([^/?#]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr] # any
         if "@" in host or ("@" in path and not PLAIN_HOST.fullmatch(host)):  # a password can have a slash
-            raise click.BadParameter(f"it holds credentials; they belong into {place}")
+            raise click.BadParameter(f"it holds credentials; they belong in {place}")
         if "?" in path or "#" in path:
             raise click.BadParameter("it has a query or a fragment; expected http://HOST:PORT, or a path after that")
         return text

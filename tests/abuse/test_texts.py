@@ -211,7 +211,7 @@ def test_wrong_settings_reach_the_clients_of_a_function_without_their_values(
 
 def test_credentials_in_a_repositorys_place_are_not_quoted() -> None:
     """The message tells the operator where they belong."""
-    with pytest.raises(Exception, match="holds credentials; they belong into AWS_ACCESS_KEY_ID") as refusal:
+    with pytest.raises(Exception, match="holds credentials; they belong in AWS_ACCESS_KEY_ID") as refusal:
         locate(f"s3://https://me:{SECRET}@host/bucket", {})
     assert SECRET not in str(refusal.value)
 

@@ -29,7 +29,7 @@ INDEX: Final = re.compile(rb'\{"index":([0-9]+),')
 
 
 class OutputOrigin(NamedTuple):
-    """What an output is made of. Two with different ones do not belong into one file."""
+    """What an output is made of. Two with different ones do not belong in one file."""
 
     input_sha256: str
     format: str

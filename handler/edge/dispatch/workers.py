@@ -179,7 +179,8 @@ class Workers:
     def _make_room(self, work: Errand) -> None:
         """Refuses the newest request of the longest lane, or raises ServerBusy for this new one."""
         wait = max(1.0, self._lanes.wait(work.lane, work.spec))
-        text = f"{self._requests} requests run or wait already: try again, or raise DRAGOMAN_QUEUE"
+        verb = "runs or waits" if self._requests == 1 else "run or wait"
+        text = f"{counted(self._requests, 'request')} {verb} already: try again, or raise DRAGOMAN_QUEUE"
         pushed = self._lanes.crowded(work.lane)
         if pushed is None:
             raise ServerBusy(text, retry_after=wait)

@@ -62,7 +62,7 @@ def locate(uri: str, environ: Environment, setting: str = "DRAGOMAN_REPOSITORY")
     provider = PROVIDERS[scheme]
     bucket, _, prefix = path.partition("/")
     if "@" in bucket:
-        raise InvalidSettings(f"{setting} holds credentials; they belong into {provider.variables}")
+        raise InvalidSettings(f"{setting} holds credentials; they belong in {provider.variables}")
     if not bucket or ":" in bucket:
         expected = f"expected {scheme}://{provider.noun}/prefix"
         raise InvalidSettings(f"{setting} is {uri[:256]!r}; {expected}", f"{setting}: {expected}")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from core.records import NamedTuple
 from handler.settings import InvalidSettings
 
-ELSEWHERE: Final = "they belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+ELSEWHERE: Final = "they belong in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 """No request would use them, and every error text would show them."""
 
 

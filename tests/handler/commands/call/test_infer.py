@@ -239,12 +239,12 @@ def test_a_port_of_grpc_is_named_as_such(samples_server: Server, run: Run, comma
 
 @pytest.mark.parametrize("command", [("infer", "m", "--sample"), ("bench", "m", "--sample"), ("replay", "log")])
 @pytest.mark.parametrize(("url", "told"), [
-    ("http://user:s3cret@host", "it holds credentials; they belong into --"),
-    ("user:s3cret@host:80/path", "it holds credentials; they belong into --"),
-    ("http://s3cret@[::1]:80", "it holds credentials; they belong into --"),
-    ("http://user:s3/cret@host", "it holds credentials; they belong into --"),
+    ("http://user:s3cret@host", "it holds credentials; they belong in --"),
+    ("user:s3cret@host:80/path", "it holds credentials; they belong in --"),
+    ("http://s3cret@[::1]:80", "it holds credentials; they belong in --"),
+    ("http://user:s3/cret@host", "it holds credentials; they belong in --"),
     ("http://host/path?key=s3cret", "it has a query or a fragment; expected http://HOST:PORT"),
-    ("http://user:s3#cret@host", "it holds credentials; they belong into --"),
+    ("http://user:s3#cret@host", "it holds credentials; they belong in --"),
     ("host:1#s3cret", "it has a query or a fragment; expected http://HOST:PORT"),
 ])  # fmt: skip
 def test_a_url_with_a_secret_is_refused_without_it(run: Run, command: tuple[str, ...], url: str, told: str) -> None:

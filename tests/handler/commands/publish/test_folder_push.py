@@ -426,7 +426,7 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("s3://bucket", "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
     ("s3://h:9000/bucket", "names a bucket and no model"),
     ("s3://", "'s3://' names no bucket"),
-    ("s3://user:hidden@h:9000/b/m", "dragoman: the repository holds credentials; they belong into AWS_ACCESS_KEY_ID"),
+    ("s3://user:hidden@h:9000/b/m", "dragoman: the repository holds credentials; they belong in AWS_ACCESS_KEY_ID"),
     ("s3://b/.m", "does not end in a model's name"),
     ("/", "does not end in a model's name"),
     ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
@@ -444,7 +444,7 @@ def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, targe
 
 @pytest.mark.parametrize(("endpoint", "message"), [
     ("http://h:99999", "AWS_ENDPOINT_URL_S3 is 'http://h:99999'; expected a URL such as http://host:9000"),
-    ("http://user:hidden@h", "AWS_ENDPOINT_URL_S3 holds credentials; they belong into AWS_ACCESS_KEY_ID"),
+    ("http://user:hidden@h", "AWS_ENDPOINT_URL_S3 holds credentials; they belong in AWS_ACCESS_KEY_ID"),
 ])  # fmt: skip
 def test_a_wrong_endpoint_is_not_a_wrong_target(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, message: str

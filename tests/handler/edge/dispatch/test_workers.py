@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_a_full_queue_turns_work_away_at_once() -> None:
+@pytest.mark.parametrize(
+    ("queue", "told"), [(0, "1 request runs or waits already"), (2, "3 requests run or wait already")]
+)
+def test_a_full_queue_turns_work_away_at_once(queue: int, told: str) -> None:
     """The refusal has a retry time, and waiting work is done in the order of its arrival."""
+    most = 1 + queue
 
     async def crowd() -> tuple[list[int], ServerBusy]:
         gate, order = threading.Event(), []
@@ -35,17 +39,17 @@ def test_a_full_queue_turns_work_away_at_once() -> None:
             order.append(number)
             return number
 
-        running = [asyncio.ensure_future(workers.run(lambda n=n: work(n))) for n in range(3)]  # type: ignore[misc] # bound now
+        running = [asyncio.ensure_future(workers.run(lambda n=n: work(n))) for n in range(most)]  # type: ignore[misc] # bound now
         await asyncio.sleep(0)
-        with pytest.raises(ServerBusy, match="3 requests run or wait already") as busy:
+        with pytest.raises(ServerBusy, match=told) as busy:
             await workers.run(lambda: None)
         gate.set()
-        assert await asyncio.gather(*running) == [0, 1, 2]
+        assert await asyncio.gather(*running) == [*range(most)]
         return order, busy.value
 
-    workers = Workers(1, 2)
+    workers = Workers(1, queue)
     order, busy = asyncio.run(crowd())
-    assert order == [0, 1, 2]
+    assert order == [*range(most)]
     assert busy.retry_after == 1
     workers.close()
 

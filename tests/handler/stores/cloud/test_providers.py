@@ -56,7 +56,7 @@ def test_an_emulator_of_google_is_asked_without_a_token() -> None:
     [
         ("gs://", {}, "DRAGOMAN_REPOSITORY is 'gs://'; expected gs://bucket/prefix"),
         ("az://h:1/c", {}, "expected az://container/prefix"),
-        ("gs://user:word@b/p", {}, "DRAGOMAN_REPOSITORY holds credentials; they belong into GOOGLE_APPLICATION_"),
+        ("gs://user:word@b/p", {}, "DRAGOMAN_REPOSITORY holds credentials; they belong in GOOGLE_APPLICATION_"),
         ("az://c", {}, "az:// needs an account: set AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING"),
         ("az://c", {"AZURE_STORAGE_CONNECTION_STRING": "s3cret"}, "is wrong; expected Name=value;Name=value"),
     ],
