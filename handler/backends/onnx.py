@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BF16, BY_ONNX, BYTES, FP32
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, located, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor
 from handler.backends import Source, model_spec
@@ -127,12 +127,14 @@ def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpe
     }
     named.update(spec.name for spec in settings.inputs or ())
     inputs = [value for value in inputs if not value.optional or value.name in named]  # others are weights
-    return model_spec(
-        source,
-        PLATFORM,
-        _tensors("input", inputs, settings.inputs, settings.labels),
-        _tensors("output", outputs, settings.outputs, settings.labels),
-    )
+    try:
+        tensors = (
+            _tensors("input", inputs, settings.inputs, settings.labels),
+            _tensors("output", outputs, settings.outputs, settings.labels),
+        )
+    except ModelNotLoadable as error:
+        raise located(error, f"model {source.name!r} version {source.version} cannot be loaded") from None
+    return model_spec(source, PLATFORM, *tensors)
 
 
 def _tensors(

@@ -21,6 +21,7 @@ from core.errors import (
     ModelNotLoadable,
     ModelUnavailable,
     ServingError,
+    located,
     shown,
 )
 from core.records import NamedTuple
@@ -264,10 +265,15 @@ class Repository:
 
 def _check_signed(listing: Listing, version: Version, own: bytes | None) -> None:
     """Raises ModelNotLoadable if the model's settings, which nobody has signed, change a signed version."""
-    if members := model_settings.unsigned(listing.settings, own):
+    name = f"model {listing.name!r} version {version.number}"
+    try:
+        members = model_settings.unsigned(listing.settings, own)
+    except ModelNotLoadable as error:
+        raise located(error, name) from None
+    if members:
         raise ModelNotLoadable(
-            f"model {listing.name!r} version {version.number} is signed, and {shown(next(iter(members)), 64)} in the "
-            f"model's {model_settings.FILE} is not: move it to {version.folder}/{model_settings.FILE}, and sign again"
+            f"{name} is signed, and {shown(next(iter(members)), 64)} in the model's {model_settings.FILE} is not: "
+            f"move it to {version.folder}/{model_settings.FILE}, and sign again"
         )
 
 

@@ -151,10 +151,10 @@ def test_settings_may_say_more_of_a_shape_and_nothing_of_another_type(tmp_path: 
     assert spec.outputs == (TensorSpec("y", FP32, None, ("a",)),)
     assert spec.platform == "mine"
     for wrong, message in (
-        (TensorSpec("x", DATATYPES["FP64"], (2,)), "'x' is FP32 in model.onnx, FP64 in its settings"),
-        (TensorSpec("q", FP32, (2,)), "describe input 'q', which is not in model.onnx: it has .'x'."),
+        (TensorSpec("x", DATATYPES["FP64"], (2,)), "input 'x' is FP32 in model.onnx, FP64 in its settings"),
+        (TensorSpec("q", FP32, (2,)), "the settings describe input 'q', which is not in model.onnx: it has .'x'."),
     ):
-        with pytest.raises(ModelNotLoadable, match=message):
+        with pytest.raises(ModelNotLoadable, match=f"^model 'm' version 1 cannot be loaded: {message}$"):
             onnx_backend.load(source(tmp_path, inputs=(wrong,)), SETTINGS)
 
 
@@ -180,7 +180,8 @@ def test_settings_that_contradict_the_files_shape_are_refused(
         (found,) = (spec.inputs if role == "input" else spec.outputs) or ()
         assert list(found.shape or ()) == served
         return
-    message = f"{role} '{name}' has the shape [-1, 1] in model.onnx, {shape} in its settings"
+    where = f"model 'm' version 1 cannot be loaded: {role} '{name}'"
+    message = f"{where} has the shape [-1, 1] in model.onnx, {shape} in its settings"
     with pytest.raises(ModelNotLoadable, match=re.escape(message)):
         onnx_backend.load(said, SETTINGS)
 
@@ -201,9 +202,9 @@ def test_settings_that_contradict_the_files_shape_are_refused(
     ],
 )
 def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: Any, message: str) -> None:
-    """The refusal has its name and kind."""
+    """The refusal has the model, and the output's name and kind."""
     write(tmp_path, helper.make_node("SequenceConstruct", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[output])
-    with pytest.raises(ModelNotLoadable, match=f"output 'y' is {message}"):
+    with pytest.raises(ModelNotLoadable, match=f"^model 'm' version 1 cannot be loaded: output 'y' is {message}"):
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 

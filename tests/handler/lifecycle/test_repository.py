@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from core.deadline import NEVER
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
 from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
+from handler.stores import Folder, Proof
 from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.samples import EVERY, ONNX, PATIENT, M, add, get, listed, registry, say, served
 
@@ -108,6 +110,17 @@ def test_a_model_that_makes_no_sense_is_there_and_says_why(
     assert not readiness.ready
     assert message in readiness.reason
     assert message in listed(models)[0][3]
+
+
+def test_the_broken_settings_of_a_signed_version_are_refused_with_the_models_name(root: Path) -> None:
+    """The refusal has the file and the reason, too."""
+    (root / "m" / "1" / "model-settings.json").write_text("[")
+    found = Repository(DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(root)})))
+    listing = found.look("m", None)
+    folder = Folder(root / "m" / "1", Proof("0" * 64, "somebody"))
+    refusal = "^model 'm' version 1: model-settings.json: the file is not JSON"
+    with pytest.raises(ModelNotLoadable, match=refusal):
+        found.settings(listing, listing.versions[0], NEVER, folder)
 
 
 def flawed(root: Path, how: str) -> None:
