@@ -108,6 +108,20 @@ def xgboost_categories(folder: Path) -> Path:
     return folder / "cats.json"
 
 
+def catboost_of(kind: str, data: Any, loss: str | None = None) -> Callable[[Path], Path]:
+    """A model whose answers or labels CatBoost's export does not write."""
+
+    def make(folder: Path) -> Path:
+        options = {} if loss is None else {"loss_function": loss}
+        return zoo.cat(kind, data, **options)(folder).path
+
+    return make
+
+
+def labelled(labels: Any) -> Any:
+    return zoo.Bunch(data=zoo.WHOLE.data, target=labels)
+
+
 def catboost_categories(folder: Path) -> Path:
     import catboost  # noqa: PLC0415 - as above
 
@@ -166,6 +180,56 @@ REFUSED = {
     "zeros as missing values": (zeros_as_missing, (), "reads 0 as a missing value (zero_as_missing) in "),
     "categories of xgboost": (xgboost_categories, (), "categorical splits in "),
     "another booster": (weighted_trees, (), "model.json has the booster 'dart'; expected 'gbtree', which alone"),
+    "linear trees": (
+        lambda folder: zoo.lgbm(zoo.DIABETES, objective="regression", linear_tree=True)(folder).path,
+        (),
+        "has linear models in its leaves (linear_tree), which ONNX's trees cannot express: train without linear_tree",
+    ),
+    "two targets": (
+        lambda folder: zoo.xgb("json", zoo.PAIRS, objective="reg:squarederror")(folder).path,
+        (),
+        "model.json predicts 2 targets, which onnxmltools does not convert: train a model for each target",
+    ),
+    "an objective without its function": (
+        lambda folder: zoo.xgb("ubj", labelled(zoo.WHOLE.data[0] > 0), objective="reg:logistic")(folder).path,
+        (),
+        "model.ubj has the objective 'reg:logistic', whose function behind the trees onnxmltools does not write",
+    ),
+    "two numbers": (
+        catboost_of("CatBoostRegressor", zoo.PAIRS, "MultiRMSE"),
+        (),
+        "has the loss function 'MultiRMSE', which CatBoost's ONNX export does not write: train a model for each column",
+    ),
+    "quantiles": (
+        catboost_of("CatBoostRegressor", zoo.WHOLE, "MultiQuantile:alpha=0.1,0.9"),
+        (),
+        "has the loss function 'MultiQuantile', which CatBoost's ONNX export does not write: train a model for each q",
+    ),
+    "each class against all others": (
+        catboost_of("CatBoostClassifier", zoo.IRIS, "MultiClassOneVsAll"),
+        (),
+        "has the loss function 'MultiClassOneVsAll', which CatBoost's ONNX export does not write: train with Multi",
+    ),
+    "two labels": (
+        catboost_of("CatBoostClassifier", zoo.PAIRS, "MultiLogloss"),
+        (),
+        "has the loss function 'MultiLogloss', which CatBoost's ONNX export does not write: train a model for each ",
+    ),
+    "truth values": (
+        catboost_of("CatBoostClassifier", labelled(zoo.WHOLE.data[0] > 0)),
+        (),
+        "has truth values as labels, which CatBoost's ONNX export does not write: train with whole numbers or texts",
+    ),
+    "labels with a point": (
+        catboost_of("CatBoostClassifier", labelled(zoo.WHOLE.data[0])),
+        (),
+        "has floating-point numbers as labels, which CatBoost's ONNX export does not write: train with whole numbers",
+    ),
+    "another library's file": (
+        forest,
+        ("--format", "xgboost"),
+        "Check failed: str[0] == '{' (P vs. {) : Invalid model format in: `{folder}/model.skops`.\n",
+    ),
     "categories of catboost": (catboost_categories, (), "has cat features (0), which CatBoost's ONNX export does not"),
     "too few columns": (forest, ("--data", "{folder}/../few.npy"), "input 'X' is [-1, 4], and the rows are [3, 2]"),
     "data that is not there": (forest, ("--data", "{folder}/none.csv"), "none.csv cannot be read: No such file"),
@@ -189,7 +253,7 @@ def test_it_is_refused_with_its_reason(what: str, run: Any, tmp_path: Path) -> N
     chosen = [each.format(folder=tmp_path / "made") for each in options]
     code, out, err = run("convert", path, tmp_path / "models" / "m", "--quiet", *chosen)
     assert (code, out, err.count("\n")) == (2 if "--signature" in chosen else 1, "", 1)
-    assert reason in err
+    assert reason.replace("{folder}", str(tmp_path / "made")) in err
     assert not (tmp_path / "models").exists()
 
 

@@ -33,6 +33,8 @@ CANCER = datasets.load_breast_cancer(as_frame=True)
 SIGNS = np.random.default_rng(3).integers(-3, 4, (900, 4)).astype(np.float32)
 WHOLE = Bunch(data=pd.DataFrame(SIGNS), target=pd.Series(SIGNS[:, 0] * 2 + SIGNS[:, 1] + (SIGNS[:, 2] == 0)))
 """Columns with numbers on both sides of 0, and with 0."""
+PAIRS = Bunch(data=WHOLE.data, target=pd.DataFrame((SIGNS[:, :2] > 0).astype(int)))
+"""Two columns to predict."""
 GAPS = SIGNS.astype(np.float64)
 GAPS[::5, 1] = np.nan
 GAPPED = Bunch(data=pd.DataFrame(GAPS), target=pd.Series(np.nan_to_num(GAPS[:, 0]) + 9 * np.isnan(GAPS[:, 1])))
@@ -282,6 +284,10 @@ LIGHTGBM = {
         lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), data=False, note="categorical"
     ),
     "lgbm-made": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1"), data=False),
+    "lgbm-each-class": Case(
+        lgbm(WINE, objective="multiclassova", num_class=3, sigmoid=2.0), CLASSES, THREE, data=False
+    ),
+    "lgbm-square-roots": Case(lgbm(WHOLE, objective="regression", reg_sqrt=True), ("variable",), data=False),
     "lgbm-zeros": Case(lgbm(WHOLE, objective="regression"), ("variable",), data=False),
     "lgbm-gaps": Case(lgbm(GAPPED, objective="regression"), ("variable",), data=False),
     "lgbm-zeros-not-missing": Case(lgbm(WHOLE, objective="regression", use_missing=False), ("variable",), data=False),

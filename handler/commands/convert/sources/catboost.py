@@ -23,6 +23,19 @@ from handler.commands.refused import Refused
 TITLE: Final = "CatBoost"
 EXTRA: Final = "convert-catboost"
 INPUT: Final = "X"
+COLUMNS: Final = "train a model for each column"
+UNWRITTEN: Final = {
+    "MultiRMSE": COLUMNS,
+    "MultiRMSEWithMissingValues": COLUMNS,
+    "MultiLogloss": COLUMNS,
+    "MultiCrossEntropy": COLUMNS,
+    "MultiQuantile": "train a model for each quantile",
+    "RMSEWithUncertainty": "train with RMSE",
+    "MultiClassOneVsAll": "train with MultiClass",
+}
+"""The loss functions whose answers the export does not write, or not as CatBoost answers, each with what to do."""
+LABELS: Final = {"b": "truth values", "f": "floating-point numbers"}
+"""By the kind of numpy's datatype."""
 
 
 def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
@@ -39,6 +52,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
                 f"{file} has {kind} features ({columns}), which CatBoost's ONNX export does not write. "
                 "Train on numbers: one-hot or ordinal columns"
             )
+    _check_loss(model, file)
     progress(f"exporting with {versioned('catboost')}")
     with TemporaryDirectory(prefix="catboost-") as made:
         path = Path(made) / "model.onnx"
@@ -60,6 +74,21 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         class_labels=classes,
         feature_names=[] if names == [str(index) for index in range(len(names))] else names,
     )
+
+
+def _check_loss(model: Any, file: Path) -> None:
+    """Raises Refused for answers and labels that CatBoost's export does not write."""
+    loss = str(model.get_all_params().get("loss_function", "")).partition(":")[0]
+    if loss in UNWRITTEN:
+        raise Refused(
+            f"{file} has the loss function {loss!r}, which CatBoost's ONNX export does not write: {UNWRITTEN[loss]}"
+        )
+    kind = np.asarray(model.classes_).dtype.kind
+    if len(model.classes_) and kind in LABELS:
+        raise Refused(
+            f"{file} has {LABELS[kind]} as labels, which CatBoost's ONNX export does not write: "
+            "train with whole numbers or texts as labels"
+        )
 
 
 class _Original:

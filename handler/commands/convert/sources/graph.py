@@ -37,15 +37,29 @@ def renamed_inputs(made: Any, names: Sequence[str]) -> Any:
     return made
 
 
-def negated_output(made: Any, name: str) -> Any:
+def negated_output(made: Any, name: str) -> None:
     """Negates the numbers of an output."""
     helper = library("onnx.helper", "onnx", "convert")
-    opposite = f"{name}_negated"
-    for node in made.graph.node:
-        node.input[:] = [opposite if each == name else each for each in node.input]
-        node.output[:] = [opposite if each == name else each for each in node.output]
+    opposite = _freed(made, name)
     made.graph.node.append(helper.make_node("Neg", [opposite], [name], name="dragoman_scores"))
-    return made
+
+
+def squared_output(made: Any, name: str) -> None:
+    """Squares the numbers of an output, which keep their signs."""
+    helper = library("onnx.helper", "onnx", "convert")
+    root = _freed(made, name)
+    size = f"{root}_size"
+    made.graph.node.append(helper.make_node("Abs", [root], [size], name="dragoman_size"))
+    made.graph.node.append(helper.make_node("Mul", [root, size], [name], name="dragoman_square"))
+
+
+def _freed(made: Any, name: str) -> str:
+    """Gives the tensor that was an output another name, and returns that."""
+    found = f"{name}_before"
+    for node in made.graph.node:
+        node.input[:] = [found if each == name else each for each in node.input]
+        node.output[:] = [found if each == name else each for each in node.output]
+    return found
 
 
 def outputs(made: Any) -> list[str]:

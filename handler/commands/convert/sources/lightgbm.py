@@ -31,7 +31,9 @@ CATEGORICAL: Final = 1
 """The bit of a split's decision_type: its threshold is the number of a set of categories."""
 ZERO: Final = float(np.float32(1e-35))
 """LightGBM reads a number as 0 if its size is at most this. It also writes this as the threshold on each side of 0."""
-CLASSES: Final = ("binary", "multiclass", "multiclassova")
+EACH_ALONE: Final = "multiclassova"
+"""The objective whose probabilities are those of each class against all others."""
+CLASSES: Final = ("binary", "multiclass", EACH_ALONE)
 
 
 def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryModel:
@@ -43,8 +45,10 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         text = file.read_text(encoding="utf-8")
         booster = lightgbm.Booster(model_str=text)
         dumped = booster.dump_model()
+    _check_kind(text, file)
     _check_zeros(dumped, file)
-    objective = str(dumped.get("objective", "")).partition(" ")[0]
+    link = str(dumped.get("objective", ""))
+    objective = link.partition(" ")[0]
     progress(f"converting {objective or 'a booster'} with {versioned('onnxmltools')}")
     with refusing("onnxmltools does not convert this model"):
         made = onnxmltools.convert_lightgbm(
@@ -53,7 +57,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
             target_opset=OPSET,
             zipmap=False,
         )
-    made = graph.without_maps(made)
+    made = _linked(graph.without_maps(made), link)
     outputs = graph.outputs(made)
     classifies = objective in CLASSES and len(outputs) > 1
     return LibraryModel(
@@ -72,6 +76,27 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     )
 
 
+def _check_kind(text: str, file: Path) -> None:
+    """Raises Refused for trees whose leaves are not numbers."""
+    if re.search("^is_linear=1$", text, re.MULTILINE):
+        raise Refused(
+            f"{file} has linear models in its leaves (linear_tree), which ONNX's trees cannot express: "
+            "train without linear_tree"
+        )
+
+
+def _linked(made: Any, link: str) -> Any:
+    """Adds the function behind the trees that onnxmltools leaves out. `link`: the objective, as LightGBM writes it."""
+    if link.startswith(EACH_ALONE):
+        for node in made.graph.node:
+            for attribute in node.attribute:
+                if attribute.name == "post_transform":
+                    attribute.s = b"LOGISTIC"
+    elif "sqrt" in link.split():
+        graph.squared_output(made, graph.outputs(made)[0])
+    return made
+
+
 def _check_zeros(dumped: Mapping[str, Any], file: Path) -> None:
     """Raises Refused for splits that send 0 to another branch than its neighbours, because it means a missing value."""
     splits = list(_splits(dumped))
@@ -86,7 +111,7 @@ def _check_zeros(dumped: Mapping[str, Any], file: Path) -> None:
 
 def _weight(dumped: Mapping[str, Any]) -> float:
     """Returns the factor of the leaves' values that onnxmltools leaves out: a sigmoid's slope, a forest's mean."""
-    slope = re.match("binary sigmoid:(.*)", str(dumped.get("objective", "")))
+    slope = re.match(rf"(?:binary|{EACH_ALONE}).* sigmoid:(\S+)", str(dumped.get("objective", "")))
     trees = len(dumped["tree_info"]) // dumped["num_tree_per_iteration"] if dumped["average_output"] else 1
     return (float(slope[1]) if slope else 1.0) / max(trees, 1)
 

@@ -124,5 +124,5 @@ def refusing(what: str, *, deep: bool = False) -> Iterator[None]:
 
 def one_line(error: BaseException) -> str:
     """Returns an error of a library in one line of at most 300 characters."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).partition(" Stack trace:")[0]  # XGBoost's, of its C++ code
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

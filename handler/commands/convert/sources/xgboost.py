@@ -25,6 +25,7 @@ EXTRA: Final = "convert-xgboost"
 INPUT: Final = "X"
 OPSET: Final = 15
 """The newest that onnxmltools writes for trees."""
+UNLINKED: Final = ("reg:logistic", "survival:cox", "survival:aft", "binary:logitraw")
 
 
 def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
@@ -77,10 +78,21 @@ def _opened(xgboost: Any, file: Path) -> Any:
 
 
 def _check_kind(learner: Mapping[str, Any], file: Path) -> None:
-    """Raises Refused for a booster that is not a plain sum of trees."""
+    """Raises Refused for a booster that is not a plain sum of trees, or whose objective onnxmltools does not know."""
     kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":
         raise Refused(f"{file} has the booster {kind!r}; expected 'gbtree', which alone onnxmltools converts")
+    objective = learner["objective"]["name"]
+    if objective in UNLINKED:
+        raise Refused(
+            f"{file} has the objective {objective!r}, whose function behind the trees onnxmltools does not write: "
+            "train with another objective"
+        )
+    targets = int(learner["learner_model_param"].get("num_target", 1))
+    if targets > 1:
+        raise Refused(
+            f"{file} predicts {targets} targets, which onnxmltools does not convert: train a model for each target"
+        )
 
 
 def _categories(learner: Mapping[str, Any], file: Path) -> list[str]:
