@@ -11,6 +11,7 @@ from core.encoding.values import EXACT_IN_DOUBLE
 from core.errors import InvalidInput
 from core.operations import InferResult
 from core.wire import Call, HttpRequest
+from handler.edge.batch.ranges import bound
 from handler.edge.batch.terms import ID, BatchTerms, RecordCall, predictions
 
 TENSOR: Final = {"name", "datatype"}
@@ -40,7 +41,7 @@ class JsonBlock:
                 return self._request(first, terms)
             if ID in first and terms.has_ids:
                 self.ids = [_id(*each) for each in zip(values, self.lines, strict=True)]
-        return predictions(bulk.bind(values, terms.spec, terms.signature), self.ids, terms)
+        return predictions(bound(values, terms), self.ids, terms)
 
     def _request(self, document: dict[str, Any], terms: BatchTerms) -> RecordCall:
         """Returns the call of a V2 request, whose answer is its response. Raises InvalidInput for several."""

@@ -14,6 +14,7 @@ from core.dialects.v1.inputs import Bindings
 from core.dtype import BOOL, BYTES, DataType
 from core.errors import InvalidInput, shown
 from core.signature import Binding
+from handler.edge.batch.ranges import bound, bound_table
 from handler.edge.batch.terms import ID, BatchTerms, RecordCall, predictions
 
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False}
@@ -33,7 +34,7 @@ class ArrayBlock:
         return ArrayBlock(self._array[start:end])
 
     def call(self, terms: BatchTerms) -> RecordCall:
-        return predictions(bulk.bind(bulk.as_values(self._array), terms.spec, terms.signature), None, terms)
+        return predictions(bound(bulk.as_values(self._array), terms), None, terms)
 
 
 class ColumnBlock:
@@ -56,10 +57,10 @@ class ColumnBlock:
             self.ids = list(bulk.as_values(columns.pop(ID)))
         if (only := _only(columns, terms.bindings)) is not None and columns:
             values = _flat(_matrix([*columns.values()], _datatype(only)), only)
-            rows = bulk.bind(values, terms.spec, terms.signature)
+            rows = bound(values, terms)
         else:
             table = {name: bulk.as_values(column) for name, column in columns.items()}
-            rows = bulk.bind_table(table, self._count, terms.spec, terms.signature)
+            rows = bound_table(table, self._count, terms)
         return predictions(rows, self.ids, terms)
 
 
@@ -86,9 +87,9 @@ class CsvBlock:
         only = _only(header, bindings)
         if header and only is None:
             kinds = [_datatype((bindings or {}).get(name)) for name in header]
-            rows = bulk.bind_table(self._table(header, kinds, place), len(self), terms.spec, terms.signature)
+            rows = bound_table(self._table(header, kinds, place), len(self), terms)
         else:
-            rows = bulk.bind(_flat(self._matrix(_datatype(only), place), only), terms.spec, terms.signature)
+            rows = bound(_flat(self._matrix(_datatype(only), place), only), terms)
         return predictions(rows, self.ids, terms)
 
     def _table(self, header: Sequence[str], kinds: Sequence[DataType | None], place: int | None) -> dict[str, Any]:
