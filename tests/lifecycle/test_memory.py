@@ -21,7 +21,8 @@ CLIENTS = 200
 REQUESTS = 5
 MB = 10**6
 EVICTED = "unloaded to make room for other models"
-REASONS = ("not loaded yet", "loading", "waiting for memory that other models use", EVICTED)
+WAITS = ("waiting for memory that other models use", "waiting for the loads of other models")
+REASONS = ("not loaded yet", "loading", *WAITS, EVICTED)
 
 
 @pytest.fixture(scope="module")
