@@ -71,7 +71,7 @@ def test_an_official_client_with_a_wrong_credential_is_refused(server: Server, p
     """Its own exception has the server's text."""
     done = run([sys.executable, "-c", program], server, "dgm_wrong")
     assert done.returncode == 1
-    assert re.search("token is not valid|401|Unauthorized", done.stderr), done.stderr
+    assert re.search("key is not valid|401|Unauthorized", done.stderr), done.stderr
 
 
 def test_a_long_token_is_accepted_over_grpc(server: Server, issuer: Issuer) -> None:

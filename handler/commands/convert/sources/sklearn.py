@@ -48,11 +48,8 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     columns = inputs.columns(model, options)
     progress(f"converting {type(model).__name__} with {versioned('skl2onnx')}")
     classifies = _is("classifier", model)
-    if classifies and isinstance(getattr(model, "classes_", None), list):  # an array for each column
-        raise Refused(
-            f"{type(model).__name__} predicts several columns of classes, and skl2onnx does not write their "
-            "probabilities row by row: train a classifier for each column"
-        )
+    if classifies:
+        _check_classes(model)
     subject = histograms.plain(model)
     types = inputs.types(subject, columns)
     try:
@@ -84,6 +81,15 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         domains=inputs.domains(model, columns),
         notes=_notes(warned),
     )
+
+
+def _check_classes(model: Any) -> None:
+    """Raises Refused for a classifier of several columns, which has an array of classes for each."""
+    if isinstance(getattr(model, "classes_", None), list):
+        raise Refused(
+            f"{type(model).__name__} predicts several columns of classes, and skl2onnx does not write their "
+            "probabilities row by row: train a classifier for each column"
+        )
 
 
 def _repair_scores(made: Any, model: Any) -> None:

@@ -28,9 +28,9 @@ def test_connects_streams_end_with_json() -> None:
 
 def test_a_refusal_is_json_with_a_status_and_headers() -> None:
     """The headers have what comes with it."""
-    status, headers, parts, _ = ends.refusal(ModelUnavailable("busy", retry_after=2))
-    assert (status, dict(headers)[b"retry-after"]) == (503, b"2")
-    assert json.loads(parts[0]) == {"code": "unavailable", "message": "busy"}
+    refusal = ends.refusal(ModelUnavailable("busy", retry_after=2))
+    assert (refusal.status, dict(refusal.headers)[b"retry-after"]) == (503, b"2")
+    assert json.loads(refusal.parts[0]) == {"code": "unavailable", "message": "busy"}
     assert ends.refusal(LATE).status == 504
 
 
