@@ -31,7 +31,7 @@ class Wrong(Exception):
 
 
 class WrongText(Wrong):
-    """The same in a sentence of its own, for what no value shows. It does not quote a file, which may hold a secret."""
+    """A problem without one value to show. `text`: its sentence, without quotes of a file, which may hold a secret."""
 
     def __init__(self, text: str, key: str = "") -> None:
         self.key = key

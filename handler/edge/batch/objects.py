@@ -121,7 +121,7 @@ class ObjectRunner:
         return found["Body"], found["ETag"].strip('"')
 
     def _use(self, given: RecordObject, context: Background) -> Use:
-        """Returns the version that began the object. If it is no longer served, another one begins again."""
+        """Returns the version that began the object. If it has been removed, the newest one begins the object again."""
         begun = version_of(given.names)
         if begun is not None:
             try:
@@ -218,7 +218,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def version_of(names: list[str]) -> str | None:
-    """Returns the version that has answered the most records from the first one on, None if there are no parts."""
+    """Returns the version whose parts have the most records from the first one on. Without parts, returns None."""
     versions = {found[1] for found in map(PART.fullmatch, names) if found is not None}
     chains = [(parts[-1].end, version) for version in versions if (parts := chain_of(names, version))]
     return max(chains)[1] if chains else None

@@ -1,4 +1,4 @@
-"""The refusals of names, versions and folders in which there is no model."""
+"""The refusals of unknown names, of unknown versions, and of folders without a model."""
 
 from collections.abc import Collection
 

@@ -65,7 +65,7 @@ def test_a_version_that_is_replaced_meanwhile_is_not_the_messages_failure(
 def test_an_object_is_continued_by_the_version_that_began_it(
     store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path
 ) -> None:
-    """A newer version begins again only if that one is no longer served."""
+    """A newer version begins the object again only if the first one has been removed."""
     monkeypatch.setattr("handler.edge.batch.objects.PART_RECORDS", 300)
     record = json.dumps({key: value for key, value in ASKED.items() if key not in ("model", "id")})
     texts = "\n".join([record] * 2000).encode()
