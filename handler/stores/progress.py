@@ -41,7 +41,7 @@ class Turn:
 
 @contextmanager
 def unless_done(seconds: float, call: Callable[[], None]) -> Iterator[None]:
-    """Calls `call` in another thread if the block takes that many seconds."""
+    """Calls `call` in another thread if the block takes that many seconds. The thread has ended when the block has."""
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
@@ -49,6 +49,7 @@ def unless_done(seconds: float, call: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()
 
 
 class Progress:
