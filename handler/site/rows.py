@@ -18,7 +18,8 @@ from handler.site.examples import MOST_ELEMENTS, MOST_SIGNATURES, has_rows
 NAMED: Final = "absent or empty: serving_default"
 EITHER: Final = {"oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}]}
 COLUMNS: Final = {"required": ["inputs"], "not": {"required": ["instances"]}}
-ANY: Final = other("V1Value")
+ANY: Final = any_of("a value, however nested", other("V1Value"))
+ANY_RESULT: Final = any_of("a value, however nested", other("V1Result"))
 LONGEST_NAME: Final = 64
 """Characters of a signature's name in those of its types."""
 
@@ -172,7 +173,7 @@ def _column(binding: Binding) -> Schema:
     """Returns the schema of an input's whole tensor."""
     datatype, shape = _values(binding)
     if shape is None:
-        return _any("a value, however nested")
+        return ANY
     return _scalars(binding, nested(element(datatype), shape), nested(element(datatype), shape[:1]))
 
 
@@ -180,7 +181,7 @@ def _row(binding: Binding) -> Schema:
     """Returns the schema of an input's value in one row."""
     datatype, shape = _values(binding)
     if shape is None:
-        return _any("a value, however nested")
+        return ANY
     return _scalars(binding, nested(element(datatype), shape[1:]), element(datatype))
 
 
@@ -195,11 +196,7 @@ def _result(binding: Binding, axis: int) -> Schema:
     """Returns the schema of an output from an axis on. `axis`: 0 for the whole, 1 for one row."""
     shape = binding.spec.shape
     if shape is None or len(shape) < axis:
-        return _any("a value, however nested")
+        return ANY_RESULT
     if binding.encoded:
         return nested(written(BYTES), [-1] * len(shape[axis:-1]))
     return nested(written(binding.spec.datatype), [-1] * len(shape[axis:]))
-
-
-def _any(about: str) -> Schema:
-    return any_of(about, ANY)

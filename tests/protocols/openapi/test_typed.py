@@ -125,6 +125,7 @@ def test_fixed_sizes_are_part_of_the_description(
     ("usual", [{"instances": [1]}, {"instances": [{"x": 32767}]}, {"inputs": {}}],
      [{"instances": [32768]}, {"instances": [1.5]}, {"instances": ["1"]}]),
     ("scalar", [{"inputs": 1}, {"inputs": {"INPUT0": 1}}], [{"instances": [1]}, {"inputs": [1]}]),
+    ("half_plus_three", [{"instances": [1e39]}, {"inputs": 1e39}, {"inputs": [[1e39]]}], [{"instances": [None]}]),
     ("several", [{"instances": [[1, 2]]}, {"signature_name": "both", "instances": [{"one": [1, 2]}]},
                  {"signature_name": "best/1", "inputs": {"f": [[1, 2]]}}, {"signature_name": "best 1", "inputs": {}}],
      [{"instances": [{"one": [1, 2]}]},
