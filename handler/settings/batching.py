@@ -33,7 +33,7 @@ def parse(members: Mapping[str, Any], rows: int) -> Batching:
     if len(given) > 1:
         raise Wrong(given[1], members[given[1]], f"no such key beside {key}: both mean the same")
     said = an_object(members[key], key, "max_batch_size", *DELAYS, *PREFERRED, *ELSEWHERE)
-    most = _whole(said.get("max_batch_size", rows or ROWS), f"{key}.max_batch_size")
+    most = _whole(said.get("max_batch_size", min(rows, MOST_ROWS) or ROWS), f"{key}.max_batch_size")
     return Batching(most, _seconds(said, key), _preferred(said, key, most))
 
 

@@ -97,7 +97,7 @@ def parse(
     try:
         theirs = {} if text is None else members_of(text)
         its = {} if own is None else members_of(own)
-        return _settings(theirs | its, model, is_renamed=is_renamed)
+        return settings_of(theirs | its, model, is_renamed=is_renamed)
     except Wrong as wrong:
         is_own = theirs is not None and (its is None or wrong.key in its)
         where = f"{folder}/{FILE}" if folder and is_own else FILE
@@ -129,7 +129,8 @@ def unsigned(text: bytes | None, own: bytes | None) -> dict[str, Any]:
     return {key: value for key, value in outside.items() if key not in UNSIGNED and key not in inside}
 
 
-def _settings(members: dict[str, Any], model: str, *, is_renamed: bool) -> ModelSettings:
+def settings_of(members: dict[str, Any], model: str, *, is_renamed: bool) -> ModelSettings:
+    """Returns the settings that a file with these members makes. Raises Wrong."""
     name = _optional(members, "name", str, "text")
     if name not in (None, model) and not is_renamed:
         raise Wrong("name", name, f"the folder's name {model!r}, or no name")

@@ -25,6 +25,7 @@ def parse(**said: Any) -> Batching | None:
         ({"batching": None, "dynamic_batching": None}, None),
         ({"batching": {}}, Batching(32, 0.005)),
         ({"batching": {}, "max_batch_size": 8}, Batching(8, 0.005)),
+        ({"batching": {}, "max_batch_size": 65536}, Batching(8192, 0.005)),
         ({"batching": {"max_batch_size": 4, "max_delay_ms": 2.5}, "max_batch_size": 8}, Batching(4, 0.0025)),
         ({"batching": {"max_batch_size": 16, "preferred": [8, 4, 8]}}, Batching(16, 0.005, (4, 8))),
         ({"batching": {"max_delay_ms": 0}}, Batching(32, 0.0)),

@@ -127,6 +127,12 @@ def test_a_file_becomes_settings(caplog: pytest.LogCaptureFixture, theirs: FileD
     ("dynamic_batching { }", {}),  # nothing to batch
     ("max_batch_size: 4 dynamic_batching { }",
      {"max_batch_size": 4, "batching": {"max_batch_size": 4, "max_delay_ms": 0.0}}),
+    ("max_batch_size: 2 dynamic_batching { max_queue_delay_microseconds: 5000000 }",
+     {"max_batch_size": 2, "batching": {"max_batch_size": 2, "max_delay_ms": 1000.0}}),
+    ("max_batch_size: 65536 dynamic_batching { preferred_batch_size: [8, 8192, 8193] }",
+     {"max_batch_size": 65536, "batching": {"max_batch_size": 8192, "max_delay_ms": 0.0, "preferred": [8, 8192]}}),
+    ("max_batch_size: 65536 dynamic_batching { preferred_batch_size: 65536 }",
+     {"max_batch_size": 65536, "batching": {"max_batch_size": 8192, "max_delay_ms": 0.0}}),
     ('backend: "python" default_model_filename: "model.py"', {}),
 ])  # fmt: skip
 def test_each_field_has_its_meaning(theirs: FileDescriptor, text: str, said: dict[str, Any]) -> None:
@@ -148,6 +154,10 @@ BAD = [
     ('output { name: "y" data_type: TYPE_FP32 dims: -2 }', "output[0].dims is [-2]; expected whole numbers from -1 up"),
     ('input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } }', "input[0].reshape is []; expected none: tensors"),
     ("version_policy { specific { } }", "version_policy.specific.versions is []; expected at least one version"),
+    ("version_policy { specific { versions: -1 } }", "versions is [-1]; expected at least one version, and none below"),
+    ('input { name: "x" data_type: TYPE_FP32 dims: 1 }' * 2, "input[1].name is 'x'; expected each name once"),
+    ('output { name: "x" data_type: TYPE_FP32 dims: 1 label_filename: "a" }' * 2, "output[1].name is 'x'; expected"),
+    ('input { name: "x" data_type: TYPE_FP32 dims: 300000000000000 }', "input[0].shape is [300000000000000]; expected"),
     ("max_batch_size: 4 dynamic_batching { preferred_batch_size: 8 }",
      "dynamic_batching.preferred_batch_size is [8]; expected sizes from 1 to max_batch_size, 4"),
     ('platform: "ensemble"', "ensemble_scheduling.steps is []; expected an array of at least one step"),
@@ -182,7 +192,7 @@ def test_what_cannot_be_done_is_refused_with_its_field(text: str, message: str) 
 def test_reading_leaves_pythons_warnings_alone() -> None:
     """Filters belong to the process. A reader's own one made errors of the warnings in the code of other threads."""
     before = [*warnings.filters]
-    text = b'input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] }' * 2000
+    text = b"".join(b'input { name: "x%d" data_type: TYPE_FP32 dims: [ 1 ] }' % number for number in range(2000))
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(triton.members, "m", text)
         while not reading.done():

@@ -15,7 +15,9 @@ from google.protobuf import text_format
 
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable, shown
+from handler.settings.batching import MOST_ROWS, MOST_SECONDS
 from handler.settings.checked import Wrong, WrongText, members_of
+from handler.settings.model import settings_of
 from handler.settings.triton import FILE, ensemble
 from handler.settings.triton.tokens import TOKEN, check_escapes
 from handler.settings.triton.triton_model_config import (
@@ -39,6 +41,7 @@ OPENERS, CLOSERS, BEFORE_VALUE = ("{", "<", "["), ("}", ">", "]"), (":", "{", "<
 ENCODING: Final = "utf-8-sig"
 """UTF-8, with or without the mark that PowerShell and Notepad begin a file with."""
 VISIBLE: Final = re.compile(r"[^\s]")
+TENSORS: Final = re.compile(r"^(in|out)puts\[")
 
 
 def merged(model: str, config: bytes, settings: bytes | None, read: Callable[[str], bytes | None]) -> bytes:
@@ -65,7 +68,7 @@ def members(model: str, text: bytes) -> dict[str, Any]:
     An output's `labels` is still the name of the file that has them.
     """
     try:
-        return _members(model, _read(text))
+        return _checked(model, _members(model, _read(text)))
     except Wrong as wrong:
         raise _refused(model, wrong) from None
 
@@ -196,6 +199,16 @@ def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str
     return {"name": tensor.name, "datatype": datatype} | shape | own
 
 
+def _checked(model: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Returns the members. Raises Wrong, with the file's own names, for what model-settings.json could not say."""
+    outputs = [{key: value for key, value in each.items() if key != "labels"} for each in found["outputs"]]
+    try:
+        settings_of(found | {"outputs": outputs}, model, is_renamed=True)
+    except Wrong as wrong:
+        raise WrongText(TENSORS.sub(r"\1put[", str(wrong)), wrong.key) from None
+    return found
+
+
 def _version_policy(policy: VersionPolicy) -> dict[str, Any]:
     kind = policy.WhichOneof("policy_choice")
     if kind == "all":
@@ -203,14 +216,17 @@ def _version_policy(policy: VersionPolicy) -> dict[str, Any]:
     if kind == "specific":
         versions = list(policy.specific.versions)
         if not versions or any(version < 0 for version in versions):
-            raise Wrong("version_policy.specific.versions", versions, "at least one version")
+            raise Wrong("version_policy.specific.versions", versions, "at least one version, and none below 0")
         return {"specific": {"versions": versions}}
     return {"latest": {"num_versions": policy.latest.num_versions or 1}}
 
 
 def _batching(batching: DynamicBatching, batch: int) -> dict[str, Any]:
+    """Returns the key "batching". Smaller batches and shorter waits than Triton's change no answer."""
     preferred = list(batching.preferred_batch_size)
     if any(not 0 < size <= batch for size in preferred):
         raise Wrong("dynamic_batching.preferred_batch_size", preferred, f"sizes from 1 to max_batch_size, {batch}")
-    delay = batching.max_queue_delay_microseconds / 1000
-    return {"max_batch_size": batch, "max_delay_ms": delay} | ({"preferred": preferred} if preferred else {})
+    delay = min(batching.max_queue_delay_microseconds / 1000, MOST_SECONDS * 1000)
+    said: dict[str, Any] = {"max_batch_size": min(batch, MOST_ROWS), "max_delay_ms": delay}
+    fitting = [size for size in preferred if size <= MOST_ROWS]
+    return said | ({"preferred": fitting} if fitting else {})
