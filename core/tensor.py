@@ -44,6 +44,7 @@ class TensorSpec(NamedTuple):
     """True for an input that some of the model's signatures do not use."""
     format: str = "FORMAT_NONE"
     """The order of an image's axes, as Triton's clients of image models read it from the configuration."""
+    reshape: tuple[int, ...] | None = None  # the model's own shape, if requests and answers have another one
 
 
 class Tensor(NamedTuple):

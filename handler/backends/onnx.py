@@ -13,8 +13,9 @@ import numpy as np
 from core.dtype import BF16, BY_ONNX, BYTES, FP32
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, located, shown
 from core.operations import ModelSpec
+from core.ports import Model
 from core.tensor import Tensor, TensorSpec, TextTensor
-from handler.backends import Source, model_spec
+from handler.backends import Source, has_reshape, model_spec
 from handler.backends.onnx_fields import MalformedFile
 from handler.backends.onnx_file import UNCARRIED, Value, operators, signature
 from handler.backends.onnx_values import bits, fed, ort_value
@@ -33,7 +34,7 @@ NAMED: Final = 3
 """The most operators that the error about a missing package names."""
 
 
-def load(source: Source, settings: Settings) -> "OnnxModel":
+def load(source: Source, settings: Settings) -> Model:
     """Loads model.onnx on the settings' execution providers, by default the CPU's.
 
     On the CPU, a model that was optimised before it was pushed begins with a quick session (handler.backends.sessions).
@@ -72,6 +73,10 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     model = OnnxModel(spec, session, runtime, {output.name: output.classes for output in outputs if output.classes})
     if is_quick:
         model.after_first.append(replacement(opening, source, model))
+    if has_reshape(source.settings):
+        from handler.backends.reshaped import ReshapedModel  # noqa: PLC0415 - for models whose settings reshape
+
+        return ReshapedModel(model)
     return model
 
 
@@ -174,6 +179,7 @@ def _refined(role: str, own: TensorSpec, said: TensorSpec) -> TensorSpec:
     """Returns the settings' description of a tensor; a shape of null leaves the file's. Raises ModelNotLoadable.
 
     ONNX Runtime keeps to the sizes of inputs that a file fixes. Those of outputs are known to be wrong in some exports.
+    A `reshape` is the shape that the settings say of the file's tensor.
     """
     if said.datatype is not own.datatype:
         raise ModelNotLoadable(
@@ -181,11 +187,12 @@ def _refined(role: str, own: TensorSpec, said: TensorSpec) -> TensorSpec:
         )
     if own.shape is None or said.shape is None:
         return said._replace(shape=own.shape if said.shape is None else said.shape)
-    same_rank = len(said.shape) == len(own.shape)
-    if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(said.shape, own.shape, strict=True))):
+    shape = said.shape if said.reshape is None else said.reshape
+    same_rank = len(shape) == len(own.shape)
+    if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(shape, own.shape, strict=True))):
         raise ModelNotLoadable(
             f"{role} {shown(own.name)} has the shape {shown([*own.shape])} in model.onnx, "
-            f"{shown([*said.shape])} in its settings"
+            f"{shown([*shape])} in its settings"
         )
     return said
 

@@ -17,8 +17,8 @@ TRITON: Final = frozenset((
     "response_cache", "model_metrics",
 ))  # fmt: skip
 """The fields of Triton's ModelConfig without a meaning here."""
-TENSOR: Final = frozenset(("name", "datatype", "shape", "format", "parameters", "tags"))
-"""The keys of a tensor; MLServer has the last two."""
+TENSOR: Final = frozenset(("name", "datatype", "shape", "reshape", "format", "parameters", "tags"))
+"""The keys of a tensor. MLServer has the last two."""
 TENSORS: Final = {"inputs": TENSOR, "outputs": TENSOR | {"labels"}}
 """By the list of tensors, the keys of each of them."""
 POLICIES: Final = {"latest": {"num_versions"}, "specific": {"versions"}}

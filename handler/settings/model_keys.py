@@ -29,6 +29,7 @@ TABLE: Final = (
     ModelKey("inputs[].name, outputs[].name", "text", "required", "the tensor's name"),
     ModelKey("inputs[].datatype, outputs[].datatype", "text", "required", "a datatype of V2, such as `FP32` or `BYTES`"),
     ModelKey("inputs[].shape, outputs[].shape", "array", "null", "the sizes of its axes; -1 is any size, null is the file's own shape"),
+    ModelKey("inputs[].reshape, outputs[].reshape", "array", "null", "the shape in the model's file, if requests and answers have another one, with as many elements and as many variable sizes. For ONNX models"),
     ModelKey("inputs[].format, outputs[].format", "text", '"FORMAT_NONE"', "`FORMAT_NHWC` or `FORMAT_NCHW`, which the configuration shows to Triton's image clients"),
     ModelKey("outputs[].labels", "array", "", "class labels of the last axis, for V2's classification extension and `:classify`"),
     ModelKey("inputs[].parameters, outputs[].parameters, inputs[].tags, outputs[].tags", "any value", "", "MLServer's; without effect"),

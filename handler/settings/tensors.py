@@ -1,5 +1,6 @@
 """The keys "inputs" and "outputs" of model-settings.json, and of a Python model's `metadata`."""
 
+import math
 from typing import Any, Final
 
 from core.dtype import DATATYPES
@@ -36,4 +37,16 @@ def _tensor(member: Any, path: str) -> TensorSpec:
     if form not in FORMATS:
         raise Wrong(f"{path}.format", form, f"one of {', '.join(FORMATS)}")
     labels = () if members.get("labels") is None else texts(members["labels"], f"{path}.labels")
-    return TensorSpec(name, DATATYPES[datatype], shape, labels, format=form)
+    reshape = None if members.get("reshape") is None else _reshape(members["reshape"], f"{path}.reshape", shape)
+    return TensorSpec(name, DATATYPES[datatype], shape, labels, format=form, reshape=reshape)
+
+
+def _reshape(value: Any, path: str, shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Returns the shape in the model, None if it is the same. Raises Wrong unless it has the same elements."""
+    found = a_shape(value, path)
+    if shape is None:
+        raise Wrong(path, value, "none without a shape")
+    # The variable sizes follow each other, so the product of the fixed ones has to be the same.
+    if (found.count(-1), math.prod(found)) != (shape.count(-1), math.prod(shape)):
+        raise Wrong(path, value, f"as many elements and variable sizes as in the shape {list(shape)}")
+    return None if found == shape else found

@@ -186,6 +186,11 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"inputs": [TENSOR, TENSOR]}, r"inputs\[1\].name is 'x'; expected each name once"),
         ({"outputs": [TENSOR | {"shape": [-2]}]}, r"outputs\[0\].shape is \[-2\]"),
         ({"outputs": [TENSOR | {"shape": [True]}]}, r"outputs\[0\].shape is \[true\]"),
+        (
+            {"inputs": [TENSOR | {"shape": None, "reshape": [4]}]},
+            r"inputs\[0\].reshape is \[4\]; expected none without",
+        ),
+        ({"inputs": [TENSOR | {"reshape": [2]}]}, r"inputs\[0\].reshape is \[2\]; expected as many elements and"),
         ({"version_policy": []}, r"version_policy is \[\]"),
         ({"version_policy": {}}, "version_policy is {}; expected exactly one of latest, all, specific"),
         ({"version_policy": {"newest": {}}}, "version_policy is .*; expected exactly one of latest, all, specific"),

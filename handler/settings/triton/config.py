@@ -1,7 +1,7 @@
 """Triton's config.pbtxt as the members of a model-settings.json. Protobuf reads the file.
 
 Fields without an effect on this server are logged (optimization, instance_group, ...). Fields that would change the
-answers are refused: an unknown backend, reshape, sequence_batching.
+answers are refused: an unknown backend, sequence_batching.
 """
 
 import json
@@ -188,14 +188,15 @@ def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str
     dims = list(tensor.dims)
     if any(size < -1 for size in dims):
         raise Wrong(f"{path}.dims", dims, "whole numbers from -1 up")
-    if tensor.HasField("reshape") and list(tensor.reshape.shape) != dims:
-        raise Wrong(f"{path}.reshape", list(tensor.reshape.shape), "none: tensors have the model's own shape here")
-    shape = {"shape": [-1, *dims] if batch else dims}
+    first = [-1] if batch else []
+    shape = {"shape": [*first, *dims]}
     own: dict[str, Any] = {}
+    if tensor.HasField("reshape"):
+        own["reshape"] = [*first, *tensor.reshape.shape]
     if isinstance(tensor, ModelInput):
-        own = {"format": ModelInput.Format.Name(tensor.format)}
+        own["format"] = ModelInput.Format.Name(tensor.format)
     elif tensor.label_filename:
-        own = {"labels": tensor.label_filename}
+        own["labels"] = tensor.label_filename
     return {"name": tensor.name, "datatype": datatype} | shape | own
 
 
