@@ -201,7 +201,7 @@ def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str
 
 
 def _checked(model: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Returns the members. Raises Wrong, with the file's own names, for what model-settings.json could not say."""
+    """Returns the members. Raises Wrong if model-settings.json refuses them; the error has config.pbtxt's names."""
     outputs = [{key: value for key, value in each.items() if key != "labels"} for each in found["outputs"]]
     try:
         settings_of(found | {"outputs": outputs}, model, is_renamed=True)
