@@ -116,8 +116,8 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
         _check_alone(name, files)
         files = {PIPELINE}
     backend = _marked(files)
-    if backend is not BACKENDS["onnx"] and has_reshape(settings):
-        raise ModelNotLoadable(f"the settings of model {name!r} reshape a tensor, which is for ONNX models")
+    if backend is not BACKENDS["onnx"]:
+        refuse_reshape(name, settings)
     if backend is not None:
         loader: Loader = import_module(backend.module).load
         return loader
@@ -129,9 +129,15 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
     raise ModelNotLoadable(f"model {name!r} has no {EXPECTED}; its files: {', '.join(sorted(files))[:256] or 'none'}")
 
 
-def has_reshape(settings: ModelSettings) -> bool:
+def has_reshape(declared: ModelSettings | ModelSpec) -> bool:
     """Decides whether requests or answers have other shapes than the model."""
-    return any(tensor.reshape is not None for tensor in (*(settings.inputs or ()), *(settings.outputs or ())))
+    return any(tensor.reshape is not None for tensor in (*(declared.inputs or ()), *(declared.outputs or ())))
+
+
+def refuse_reshape(name: str, declared: ModelSettings | ModelSpec) -> None:
+    """Raises ModelNotLoadable if a tensor of a model that is not in ONNX has a `reshape`."""
+    if has_reshape(declared):
+        raise ModelNotLoadable(f"model {name!r} has a tensor with `reshape`, which is for ONNX models only")
 
 
 def is_pipeline(files: Collection[str], settings: ModelSettings) -> bool:
@@ -193,15 +199,14 @@ def model_spec(
 def _batched(spec: ModelSpec, batching: Batching) -> ModelSpec:
     """Returns the spec with its batching, unless the shapes of its inputs and outputs do not let rows be added."""
     for tensor in (*(spec.inputs or ()), *(spec.outputs or ())):
-        shapes = [shape for shape in (tensor.shape, tensor.reshape) if shape is not None]
-        if any(shape[:1] != (-1,) for shape in shapes):
-            shape = list(shapes[-1])
-            log.warning(
-                "model %s version %s: its requests run alone in spite of its settings: the first axis of %r %s is not "
-                "variable",
-                *(spec.name, spec.version, tensor.name, shape),
-            )
-            return spec
+        for shape in (tensor.shape, tensor.reshape):
+            if shape is not None and shape[:1] != (-1,):
+                log.warning(
+                    "model %s version %s: its requests run alone in spite of its settings: the first axis of %r %s is "
+                    "not variable",
+                    *(spec.name, spec.version, tensor.name, list(shape)),
+                )
+                return spec
     return spec._replace(batching=batching)
 
 

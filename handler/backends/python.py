@@ -39,7 +39,7 @@ import numpy as np
 from core.errors import ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import SeveralAnswers, Source, forks, model_module, model_spec
+from handler.backends import SeveralAnswers, Source, forks, model_module, model_spec, refuse_reshape
 from handler.backends.python_outputs import Returned
 from handler.backends.runs import beside, check
 from handler.settings import Settings
@@ -89,6 +89,7 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
     spec = model_spec(source, "python", said.inputs or inputs, outputs)
+    refuse_reshape(source.name, spec)  # the module's metadata can have one, too
     methods = said.http.methods if said.http is not None else None
     return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module, methods)
 

@@ -26,8 +26,8 @@ class ReshapedModel:
     def __init__(self, model: Model) -> None:
         self.spec = model.spec
         self._model = model
-        self._inputs = {each.name: shapes(each) for each in self.spec.inputs or () if each.reshape is not None}
-        self._outputs = {each.name: shapes(each)[::-1] for each in self.spec.outputs or () if each.reshape is not None}
+        self._inputs = {each.name: _both(each) for each in self.spec.inputs or () if each.reshape is not None}
+        self._outputs = {each.name: _both(each)[::-1] for each in self.spec.outputs or () if each.reshape is not None}
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
@@ -47,8 +47,8 @@ class ReshapedModel:
         return _changed(tensor, declared, told)
 
 
-def shapes(spec: TensorSpec) -> tuple[Shape, Shape]:
-    """Returns the shape of clients, and the one of the model."""
+def _both(spec: TensorSpec) -> tuple[Shape, Shape]:
+    """Returns the shape that clients see, and the model's own."""
     return spec.shape or (), spec.reshape or ()
 
 

@@ -42,6 +42,7 @@ ENCODING: Final = "utf-8-sig"
 """UTF-8, with or without the mark that PowerShell and Notepad begin a file with."""
 VISIBLE: Final = re.compile(r"[^\s]")
 TENSORS: Final = re.compile(r"^(in|out)puts\[")
+"""The keys of model-settings.json at the start of an error. In the file they are `input` and `output`."""
 
 
 def merged(model: str, config: bytes, settings: bytes | None, read: Callable[[str], bytes | None]) -> bytes:
@@ -74,7 +75,8 @@ def members(model: str, text: bytes) -> dict[str, Any]:
 
 
 def _refused(model: str, wrong: Wrong) -> ModelNotLoadable:
-    return ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}")
+    problem = TENSORS.sub(r"\1put[", str(wrong))
+    return ModelNotLoadable(f"{FILE} of model {model!r}: {problem}")
 
 
 def _labelled(output: dict[str, Any], path: str, read: Callable[[str], bytes | None]) -> dict[str, Any]:
@@ -201,12 +203,9 @@ def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str
 
 
 def _checked(model: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Returns the members. Raises Wrong if model-settings.json refuses them; the error has config.pbtxt's names."""
+    """Returns the members. Raises Wrong for what is refused in model-settings.json as well."""
     outputs = [{key: value for key, value in each.items() if key != "labels"} for each in found["outputs"]]
-    try:
-        settings_of(found | {"outputs": outputs}, model, is_renamed=True)
-    except Wrong as wrong:
-        raise WrongText(TENSORS.sub(r"\1put[", str(wrong)), wrong.key) from None
+    settings_of(found | {"outputs": outputs}, model, is_renamed=True)
     return found
 
 

@@ -1,12 +1,16 @@
 """Triton's `reshape`: requests and answers have other shapes than the model."""
 
+import asyncio
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.support.asgi import application
 from tests.support.openapi import ask, serving
 from tests.support.zoo.models import identity
 
@@ -19,6 +23,7 @@ output [
 ]
 """
 """As the configuration of densenet_onnx, with which Triton's quick start begins."""
+TENSOR = {"name": "y", "datatype": "FP32", "shape": [1]}
 
 
 def one(role: str, dims: str, reshape: str, datatype: str = "FP32") -> str:
@@ -34,11 +39,17 @@ def write(root: Path, config: str, shape: Sequence[int | None], datatype: str = 
     (root / "m" / "config.pbtxt").write_text(config)
 
 
-def infer(root: Path, shape: list[int], data: list[Any], datatype: str = "FP32", **more: Any) -> Any:
+def tensor(shape: list[int], data: list[Any], datatype: str = "FP32") -> dict[str, Any]:
+    """Returns the model's input in V2's JSON."""
+    return {"name": "INPUT0", "datatype": datatype, "shape": shape, "data": data}
+
+
+def infer(
+    root: Path, shape: list[int], data: list[Any], datatype: str = "FP32", *, outputs: Any = (), **settings: str
+) -> Any:
     """Returns the answer's shape and data, or the refusal with its status."""
-    app = serving(root)
-    tensor = {"name": "INPUT0", "datatype": datatype, "shape": shape, "data": data}
-    answer = ask(app, "/v2/models/m/infer", {"inputs": [tensor], **more})
+    app = serving(root, **settings)
+    answer = ask(app, "/v2/models/m/infer", {"inputs": [tensor(shape, data, datatype)], "outputs": [*outputs]})
     app.close()
     if answer.status_code != 200:
         return answer.status_code, answer.json()["error"]
@@ -85,12 +96,42 @@ def test_texts_and_only_one_of_the_tensors_may_be_reshaped(tmp_path: Path) -> No
     assert infer(tmp_path, [2], ["a", "b"], "BYTES") == ([2, 1], ["a", "b"])
 
 
-def test_requests_of_batches_are_reshaped_together(tmp_path: Path) -> None:
-    """A reshape that moves the batch lets each request run alone."""
-    batching = "dynamic_batching { max_queue_delay_microseconds: 1000 }"
-    config = f"max_batch_size: 4 {one('input', '[ 2, 1 ]', '2')} {one('output', '[ 1, 2 ]', '2')} {batching}"
-    write(tmp_path, config, [None, 2])
-    assert infer(tmp_path, [1, 2, 1], [1.0, 2.0]) == ([1, 1, 2], [1.0, 2.0])
+def test_a_batch_of_requests_is_reshaped_as_one(tmp_path: Path) -> None:
+    """Each client gets its own rows."""
+    config = f"max_batch_size: 4 {one('input', '[ 2, 1 ]', '2')} {one('output', '[ 1, 2 ]', '2')}"
+    write(tmp_path, f"{config} dynamic_batching {{ max_queue_delay_microseconds: 1000000 }}", [None, 2])
+    app = application(tmp_path)
+    bodies = [{"inputs": [tensor([1, 2, 1], [float(number), -1.0])]} for number in range(8)]
+
+    async def crowd() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local") as client:
+            await client.post("/v2/repository/models/m/load")
+            return await asyncio.gather(*(client.post("/v2/models/m/infer", json=body) for body in bodies))
+
+    answers = [each.json()["outputs"][0] for each in asyncio.run(crowd())]
+    (counts,) = ask(app, "/v2/models/m/stats", method="GET").json()["model_stats"]
+    app.close()
+    assert [(each["shape"], each["data"]) for each in answers] == [([1, 1, 2], [n, -1.0]) for n in range(8)]
+    assert (counts["inference_count"], counts["execution_count"] < 8) == (8, True)
+
+
+@pytest.mark.parametrize(("shape", "reshape", "wrong"), [
+    ([-1], [1, -1], [1, -1]), ([1, -1], [-1], [1, -1]), ([-1, 2], [-1, 2, 1], None),
+])  # fmt: skip
+def test_requests_run_alone_if_the_batch_is_not_the_first_axis_on_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, shape: list[int], reshape: list[int], wrong: list[int] | None
+) -> None:
+    """The log has the shape that is to blame."""
+    write(tmp_path, "", [None] * len(reshape))
+    said = {"name": "INPUT0", "datatype": "FP32", "shape": shape, "reshape": reshape}
+    settings = {"inputs": [said], "outputs": [said | {"name": "OUTPUT0"}], "batching": {}}
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
+    sent = [1 if size < 0 else size for size in shape]
+    assert infer(tmp_path, sent, [3.0] * math.prod(sent)) == (sent, [3.0] * math.prod(sent))
+    told = [record.getMessage() for record in caplog.records if "run alone" in record.getMessage()]
+    assert [each.partition("the first axis of ")[2] for each in told] == (
+        [] if wrong is None else [f"'INPUT0' {wrong} is not variable"]
+    )
 
 
 @pytest.mark.parametrize(("config", "message"), [
@@ -119,11 +160,15 @@ def test_an_output_of_another_shape_than_its_declared_one_is_the_models_failure(
     )
 
 
-def test_only_onnx_models_are_reshaped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("config", "code"), [
+    ('backend: "python"' + one("input", "1", "[ 1, 1 ]"), ""),
+    ('backend: "python"', f"metadata = {{'outputs': [{TENSOR | {'reshape': [1, 1]}}]}}\n"),
+], ids=["config.pbtxt", "metadata"])  # fmt: skip
+def test_only_onnx_models_are_reshaped(tmp_path: Path, config: str, code: str) -> None:
     """A Python model gets the arrays that clients send."""
     (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "model.py").write_text("def predict(inputs, parameters):\n    return inputs\n")
-    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python"' + one("input", "1", "[ 1, 1 ]"))
-    status, said = infer(tmp_path, [1], [1.0])
+    (tmp_path / "m" / "1" / "model.py").write_text(f"{code}def predict(inputs, parameters):\n    return inputs\n")
+    (tmp_path / "m" / "config.pbtxt").write_text(config)
+    status, said = infer(tmp_path, [1], [1.0], ALLOW_CODE="true")
     assert status == 503
-    assert "the settings of model 'm' reshape a tensor, which is for ONNX models" in said
+    assert "model 'm' has a tensor with `reshape`, which is for ONNX models only" in said
