@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 HOST ?= 127.0.0.1
 PORT ?= 8080
-JOBS ?= 3
+JOBS ?= 4
 BIN := $(VENV)/bin
 
 # The tests start hundreds of processes, which would each compile the packages that they import.
