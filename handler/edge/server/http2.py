@@ -24,7 +24,7 @@ from handler.edge.server.protocol import BoundedHttp
 from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.tables import TableWrites, is_small
 from handler.edge.server.unread import UnreadBodies
-from handler.edge.server.watch import Stage, watch_of
+from handler.edge.server.watch import Stage, answering, watch_of
 from handler.edge.server.whole import requests_of
 from handler.edge.server.whole_streams import OF_A_BODY, WholeStreams
 
@@ -267,9 +267,8 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def stage(self) -> Stage | None:
         """Returns where the connection is, if it is the client that has to read. Pauses of streams have own limits."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent:
-            return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
+        if unread := self._joined.unread():
+            return answering(unread, self._resumed, self.limits)
         return Stage("idle", self._begun, float("inf")) if self.is_idle() else None  # until uvicorn closes it
 
     def give_up(self, _stage: Stage) -> None:

@@ -12,7 +12,7 @@ MOST_CONNECTIONS: Final = 10_000
 RESERVE: Final = 64
 """The least number of descriptors for files, S3 and gRPC."""
 LEAST_RATE: Final = 1024
-"""Bytes a second of a body, measured over the pause. Fewer count as none: one byte a second would hold the memory."""
+"""Bytes a second of a body or an answer, over the pause. Fewer count as none: one a second would hold the memory."""
 
 
 class Limits(NamedTuple):
@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The bytes of a body that have to come within the pause."""
+        """The bytes of a body that have to come, and of an answer that have to be read, within the pause."""
         return max(1, int(self.pause * LEAST_RATE))
 
 

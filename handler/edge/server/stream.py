@@ -1,5 +1,6 @@
 """One request of HTTP/2 and its answer: what goes to zttp when, and how long its client may take."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle
@@ -31,10 +32,12 @@ class StreamFlow:
         self._cycle = cycle
         self._receive, self._send = cycle.receive, cycle.send
         self._expects = cycle.more_body and expects(cycle.scope)
-        self._seconds = connection.limits.pause
+        self._seconds, self._least = connection.limits.pause, connection.limits.least
         if is_call(cycle.scope):
-            self._seconds = CALL_SECONDS
+            self._seconds, self._least = CALL_SECONDS, 1
             with_trailers(cycle.scope)
+        self._left = self._seconds
+        self._sent = self._counted = 0
 
     async def receive(self) -> Any:
         """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
@@ -59,8 +62,7 @@ class StreamFlow:
             cycle.disconnected = True  # zttp takes nothing more
         if len(message.get("body", b"")) > PARKED:
             message = await self._ahead(message)
-        await self._send(message)
-        await self._drain()
+        await self._pass(message)
         if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
             self._connection.unread.add(cycle.stream.stream_id)
 
@@ -69,23 +71,32 @@ class StreamFlow:
         stream, connection = self._cycle.stream, self._connection
         body = memoryview(message["body"])
         while len(body) > (room := max(PARKED, min(stream.send_window or 0, connection.conn.send_window))):
-            await self._send(message | {"body": body[:room], "more_body": True})
-            await self._drain()
+            await self._pass(message | {"body": body[:room], "more_body": True})
             body = body[room:]
         return message | {"body": body}
+
+    async def _pass(self, message: Any) -> None:
+        self._sent += len(message.get("body", b""))
+        await self._send(message)
+        await self._drain()
 
     async def _drain(self) -> None:
         cycle, stream, connection = self._cycle, self._cycle.stream, self._connection
         if cycle.response_complete:
             cycle.body.clear()  # nobody reads it, and it would stop the client's permissions
         most = 0 if cycle.response_complete else PARKED
-        left, until = 0, 0.0
-        while waits(cycle) and (parked := stream.pending_bytes or 0) > most:
-            if parked != left:
-                left, until = parked, connection.loop.time() + self._seconds
-            try:
-                await connection.credit(until)
-            except TimeoutError:
+        while waits(cycle) and (stream.pending_bytes or 0) > most:
+            begun = connection.loop.time()
+            with suppress(TimeoutError):
+                await connection.credit(begun + self._left)
+            self._count(self._sent - (stream.pending_bytes or 0), connection.loop.time() - begun)
+            if self._left <= 0:
                 cycle.abort_stream()
         if cycle.response_complete and stream.stream_id in connection.cycles:
             connection.on_response_complete(stream.stream_id)
+
+    def _count(self, taken: int, seconds: float) -> None:
+        """Counts the time that the answer has waited. `taken`: bytes that the client has taken of it so far."""
+        self._left -= seconds
+        if taken - self._counted >= self._least:
+            self._counted, self._left = taken, self._seconds

@@ -30,6 +30,14 @@ class Stage(NamedTuple):
     seconds: float
 
 
+def answering(unread: int, resumed: int, limits: Limits) -> Stage:
+    """Returns the stage of a connection whose client has to read.
+
+    `unread`: bytes that it has yet to take. `resumed`: how often the server could go on with its answers.
+    """
+    return Stage("answer", unread // limits.least << 32 | resumed & 0xFFFFFFFF, limits.pause)
+
+
 class Watched(Protocol):
     """A connection. `stage`: where it is now, None where no limit holds. `is_idle`: it has no request."""
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from handler.edge.server import refusals
 from handler.edge.server.limits import Limits
 from handler.edge.server.refusals import Refusal
-from handler.edge.server.watch import Stage
+from handler.edge.server.watch import Stage, answering
 from handler.edge.server.whole import WholeHttp
 
 BODY: Final = -1
@@ -87,9 +87,8 @@ class WatchedHttp(WholeHttp):
 
     def stage(self) -> Stage | None:
         """Returns where the connection is, if it is the client that has to go on."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent:
-            return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
+        if unread := self.joined.unread():
+            return answering(unread, self._resumed, self.limits)
         if self._is_dismissed:
             return Stage("dismissed", 0, min(DISMISSED_SECONDS, self.limits.pause))
         if self.arriving is not None or self.head == BODY:

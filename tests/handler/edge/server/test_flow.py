@@ -1,11 +1,14 @@
 """Joined writes: with a transport that keeps what is sent when, and over connections whose segments Linux counts."""
 
 import asyncio
+import select
 import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -26,7 +29,8 @@ Pieces = list[bytes | None]
 class Transport(asyncio.Transport):
     """Keeps what is sent at once, and None for an end. It has six bytes to send."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: socket.socket | None = None) -> None:
+        super().__init__({"socket": connection})
         self.pieces: Pieces = []
 
     def write(self, data: bytes) -> None:  # type: ignore[override] # as it is called
@@ -91,6 +95,30 @@ def test_what_is_written_in_a_turn_is_sent_together(
     work: Callable[[JoinedWrites], None], at_once: Pieces, later: Pieces
 ) -> None:
     assert sent(work) == (at_once, later)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems count, or take, the bytes of a buffer in another way"
+)
+def test_what_the_system_has_kept_is_unread() -> None:
+    """It falls as the client reads, long before the system takes more: a client that reads slowly makes progress."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        client.connect(listening.getsockname())
+        connection, _ = listening.accept()
+        connection.settimeout(0)
+        while select.select([], [connection], [], 0.1)[1]:
+            with suppress(BlockingIOError):
+                connection.send(bytes(BODIES))
+        loop: Any = None
+        joined = JoinedWrites(Transport(connection), loop)
+        full = joined.unread()
+        while joined.unread() == full:
+            client.recv(1000)
+        assert 6 < joined.unread() < full
+        assert not select.select([], [connection], [], 0)[1]
+        connection.close()
+        assert joined.unread() == 6
 
 
 def test_a_second_answer_of_a_turn_is_sent_too() -> None:

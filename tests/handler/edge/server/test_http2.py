@@ -31,7 +31,7 @@ from tests.support.http2 import (
     asking,
     frame,
 )
-from tests.support.raw import crowd, head, poured, status, talk
+from tests.support.raw import crowd, head, opened, poured, status, talk
 
 CALL = ("content-type", "application/grpc")
 PIECE = 16_000
@@ -185,6 +185,37 @@ def test_an_answer_without_a_reader_is_reset(port: int) -> None:
         client.take(2**30)
         client.send(asking(3, "GET", "/"))
         assert client.answer(3)[0] == 200
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_client_that_reads_slowly_gets_all(version: int) -> None:
+    """In the pause it reads less than makes the system take more of an answer, but more than a kilobyte a second."""
+    with serving("uvloop", Limits(1000, 30, 1, 300_000, 20), EitherHttp) as port, Http2(port) as client:
+        connection = client.socket if version == 2 else opened(port)
+        with connection:
+            if version == 2:
+                client.take(2**30)
+            connection.sendall(asking(1, "GET", "/large") if version == 2 else closing("GET", "/large"))
+            size = 0
+            for _ in range(50):
+                threading.Event().wait(0.05)
+                size += len(connection.recv(20_000))
+            while size < LARGE and (piece := connection.recv(2**20)):
+                size += len(piece)
+    assert size >= LARGE
+
+
+@pytest.mark.parametrize(("size", "call", "whole"), [(1, False, False), (1000, False, True), (1, True, True)])
+def test_an_answer_that_drips_is_reset(size: int, *, call: bool, whole: bool) -> None:
+    """A client may take long if it takes enough at a time. One of gRPC may work on what it has."""
+    body = bytes(15 * size + 10)
+    request_ = asking(1, "POST", "/a.Service/Method", CALL, ends=False) if call else asking(1, "POST", "/", ends=False)
+    with serving("uvloop", Limits(1000, 30, 1, 300_000, 20), EitherHttp) as port, Http2(port, 10) as client:
+        client.send(request_, data(1, body))
+        for _ in range(15):
+            threading.Event().wait(0.1)
+            client.take(size, 1)
+        assert (client.answer(1) == (200, body)) is whole
 
 
 def test_a_client_that_only_sends_is_left(port: int) -> None:

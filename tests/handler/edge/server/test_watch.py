@@ -10,7 +10,7 @@ import pytest
 
 from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
-from handler.edge.server.watch import FRESH_SECONDS, Stage, Watch, leaves
+from handler.edge.server.watch import FRESH_SECONDS, Stage, Watch, answering, leaves
 from tests.support.bounded import serving
 from tests.support.raw import head, status, talk
 
@@ -34,6 +34,15 @@ def test_a_connection_leaves_whose_head_takes_long(seen: Any, now: Any, seconds:
     """A look may be a whole period old: what counts is where the connection is now."""
     connection: Any = SimpleNamespace(is_idle=lambda: False, stage=lambda: now, seen=seen, since=10.0)
     assert leaves(connection, 10.0 + seconds) is expected
+
+
+def test_an_answer_moves_with_enough_of_its_bytes() -> None:
+    """Fewer than a kilobyte for each second of the pause are none. The server's own progress is one."""
+    limits = Limits(1, 30, 3, 1, 9)
+    stages = [answering(unread, resumed, limits) for unread, resumed in ((10_000, 0), (9300, 0), (7000, 0), (7000, 1))]
+    assert stages[0] == stages[1]
+    assert len({stage.mark for stage in stages}) == 3
+    assert {stage[::2] for stage in stages} == {("answer", 3)}
 
 
 def test_an_idle_connection_leaves() -> None:
