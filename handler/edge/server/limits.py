@@ -34,6 +34,23 @@ class Limits(NamedTuple):
         return max(1, int(self.pause * LEAST_RATE))
 
 
+class WaitLimit:
+    """`left`: seconds for which a client may still let the server wait. Each `least` of bytes begin the time anew."""
+
+    def __init__(self, seconds: float, least: int) -> None:
+        self.left = seconds
+        self._seconds = seconds
+        self._least = least
+        self._bytes = 0
+
+    def count(self, size: int, seconds: float) -> None:
+        """Counts bytes that moved, and the time that the server has waited for them."""
+        self._bytes += size
+        self.left -= seconds
+        if self._bytes >= self._least:
+            self._bytes, self.left = 0, self._seconds
+
+
 @cache
 def limits() -> Limits:
     """Returns the bounds that the environment sets. Raises InvalidSettings."""

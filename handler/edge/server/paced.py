@@ -6,7 +6,7 @@ from typing import Any
 
 from handler.edge.exchange import UNPACED_KEY, Receive, Scope, Send
 from handler.edge.server.calls import is_call
-from handler.edge.server.limits import Limits
+from handler.edge.server.limits import Limits, WaitLimit
 from handler.edge.server.refusals import LATE
 
 
@@ -34,9 +34,7 @@ class _Body:
     def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
         self._receive = receive
         self._send = send
-        self._limits = limits
-        self._seconds = limits.pause
-        self._bytes = 0
+        self._wait = WaitLimit(limits.pause, limits.least)
         self._is_paced = True
         self._has_answer = False
         self._stopped = False
@@ -50,25 +48,18 @@ class _Body:
             return await self._receive()
         begun = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._wait.left):
                 message = await self._receive()
         except TimeoutError:
             self._stopped = True
             message = {"type": "http.disconnect"}
-        self._count(len(message.get("body", b"")), asyncio.get_running_loop().time() - begun)
+        self._wait.count(len(message.get("body", b"")), asyncio.get_running_loop().time() - begun)
         self._is_paced = message.get("more_body", False)
         return message
 
     def let_go(self) -> None:
         """Ends the limit, for a stream whose client decides when it sends."""
         self._is_paced = False
-
-    def _count(self, size: int, seconds: float) -> None:
-        """Counts bytes, and the time that the application has waited for them."""
-        self._bytes += size
-        self._seconds -= seconds
-        if self._bytes >= self._limits.least:
-            self._bytes, self._seconds = 0, self._limits.pause
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         self._has_answer = True

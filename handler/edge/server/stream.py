@@ -6,6 +6,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle
 
 from handler.edge.server.calls import is_call, with_trailers
+from handler.edge.server.limits import WaitLimit
 
 PARKED: Final = 4096
 """Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for, and
@@ -32,12 +33,11 @@ class StreamFlow:
         self._cycle = cycle
         self._receive, self._send = cycle.receive, cycle.send
         self._expects = cycle.more_body and expects(cycle.scope)
-        self._seconds, self._least = connection.limits.pause, connection.limits.least
+        self._wait = WaitLimit(connection.limits.pause, connection.limits.least)
         if is_call(cycle.scope):
-            self._seconds, self._least = CALL_SECONDS, 1
+            self._wait = WaitLimit(CALL_SECONDS, 1)
             with_trailers(cycle.scope)
-        self._left = self._seconds
-        self._sent = self._counted = 0
+        self._sent = self._taken = 0
 
     async def receive(self) -> Any:
         """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
@@ -88,15 +88,10 @@ class StreamFlow:
         while waits(cycle) and (stream.pending_bytes or 0) > most:
             begun = connection.loop.time()
             with suppress(TimeoutError):
-                await connection.credit(begun + self._left)
-            self._count(self._sent - (stream.pending_bytes or 0), connection.loop.time() - begun)
-            if self._left <= 0:
+                await connection.credit(begun + self._wait.left)
+            before, self._taken = self._taken, self._sent - (stream.pending_bytes or 0)
+            self._wait.count(self._taken - before, connection.loop.time() - begun)
+            if self._wait.left <= 0:
                 cycle.abort_stream()
         if cycle.response_complete and stream.stream_id in connection.cycles:
             connection.on_response_complete(stream.stream_id)
-
-    def _count(self, taken: int, seconds: float) -> None:
-        """Counts the time that the answer has waited. `taken`: bytes that the client has taken of it so far."""
-        self._left -= seconds
-        if taken - self._counted >= self._least:
-            self._counted, self._left = taken, self._seconds

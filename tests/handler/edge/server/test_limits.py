@@ -23,6 +23,16 @@ def test_the_limits_are_the_settings() -> None:
     assert found._replace(pause=0.0001).least == 1
 
 
+def test_enough_bytes_begin_the_time_of_a_wait_anew() -> None:
+    """They may come one by one, and what is more than enough does not count for the next time."""
+    wait = limits.WaitLimit(3, 100)
+    left = []
+    for size, seconds in ((60, 1), (39, 1), (500, 0.5), (99, 2), (0, 1)):
+        wait.count(size, seconds)
+        left.append(wait.left)
+    assert left == [2, 1, 3, 1, 0]
+
+
 @pytest.mark.parametrize(("descriptors", "most"), [(1024, 768), (256, 192), (100, 36), (10, 1), (10**6, 10_000)])
 def test_connections_leave_a_quarter_of_the_descriptors(descriptors: int, most: int) -> None:
     """At least 64 are left."""
