@@ -79,7 +79,7 @@ class JoinedWrites:
         self.raw = raw
         self._loop = loop
         self._kept: list[bytes] = []
-        self._size = 0
+        self._size = self._sent = 0
         self.abort = raw.abort
         self.can_write_eof = raw.can_write_eof
         self.is_closing = raw.is_closing
@@ -97,6 +97,7 @@ class JoinedWrites:
     def send(self, whole: bytes) -> None:
         """Sends a whole answer, behind what is kept."""
         self.flush()
+        self._sent += len(whole)
         self.raw.write(whole)
 
     def flush(self) -> None:
@@ -111,20 +112,23 @@ class JoinedWrites:
         self._kept, self._size = [], 0
         if self.raw.is_closing():
             return
+        self._sent += size
         for piece in kept if size >= BODIES else (b"".join(kept),):
             self.raw.write(piece)
 
     def get_write_buffer_size(self) -> int:
         return self._size + self.raw.get_write_buffer_size()
 
-    def unread(self) -> int:
-        """Returns the bytes that the client has yet to take, with those in the system's buffer; 0 if none wait here.
+    def taken(self) -> int | None:
+        """Returns how many bytes the client has taken so far; None if none wait here.
 
         The system takes further bytes only when a third of its buffer is free, which can be a megabyte. Until then its
         own count alone shows whether the client reads.
         """
-        waiting = self.get_write_buffer_size()
-        return waiting and waiting + _in_system(self.raw.get_extra_info("socket"))
+        waiting = self.raw.get_write_buffer_size()
+        if not (waiting or self._size):
+            return None
+        return self._sent - waiting - _in_system(self.raw.get_extra_info("socket"))
 
     def write_eof(self) -> None:
         self.flush()

@@ -109,7 +109,6 @@ class BoundedHttp2(ZttpH2Protocol):
         self.unread = UnreadBodies(self)
         self._begun = 0
         self._running = 0
-        self._resumed = 0
         self._resets = 0
         self._is_announced = False
         self._is_ending = False
@@ -253,7 +252,6 @@ class BoundedHttp2(ZttpH2Protocol):
         self.flow.pause_reading()  # a client that does not read gets no answers to its control frames
 
     def resume_writing(self) -> None:
-        self._resumed += 1
         super().resume_writing()
         self.resume_reading_if_idle()
 
@@ -267,8 +265,8 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def stage(self) -> Stage | None:
         """Returns where the connection is, if it is the client that has to read. Pauses of streams have own limits."""
-        if unread := self._joined.unread():
-            return answering(unread, self._resumed, self.limits)
+        if (taken := self._joined.taken()) is not None:
+            return answering(taken, self.limits)
         return Stage("idle", self._begun, float("inf")) if self.is_idle() else None  # until uvicorn closes it
 
     def give_up(self, _stage: Stage) -> None:

@@ -49,7 +49,7 @@ class BoundedHttp(WatchedHttp):
         self.head = self.received = 0
         self.seen = None
         self.since = 0.0
-        self._fed = self._left = self._unread = self._resumed = 0
+        self._fed = self._left = self._unread = 0
         self._notes = HeadNotes()
         self._lingers = False
 

@@ -30,12 +30,9 @@ class Stage(NamedTuple):
     seconds: float
 
 
-def answering(unread: int, resumed: int, limits: Limits) -> Stage:
-    """Returns the stage of a connection whose client has to read.
-
-    `unread`: bytes that it has yet to take. `resumed`: how often the server could go on with its answers.
-    """
-    return Stage("answer", unread // limits.least << 32 | resumed & 0xFFFFFFFF, limits.pause)
+def answering(taken: int, limits: Limits) -> Stage:
+    """Returns the stage of a connection whose client has to read. `taken`: bytes that it has read so far."""
+    return Stage("answer", taken // limits.least, limits.pause)
 
 
 class Watched(Protocol):

@@ -25,7 +25,6 @@ class WatchedHttp(WholeHttp):
     received: int
     seen: Stage | None
     since: float
-    _resumed: int
     _is_dismissed = False
 
     def refuse(self, refusal: Refusal) -> None:
@@ -87,8 +86,8 @@ class WatchedHttp(WholeHttp):
 
     def stage(self) -> Stage | None:
         """Returns where the connection is, if it is the client that has to go on."""
-        if unread := self.joined.unread():
-            return answering(unread, self._resumed, self.limits)
+        if (taken := self.joined.taken()) is not None:
+            return answering(taken, self.limits)
         if self._is_dismissed:
             return Stage("dismissed", 0, min(DISMISSED_SECONDS, self.limits.pause))
         if self.arriving is not None or self.head == BODY:
@@ -103,10 +102,6 @@ class WatchedHttp(WholeHttp):
         if self.arriving is None and (self.flow.read_paused or self.cycle.waiting_for_100_continue):
             return None  # the application does not read
         return Stage("body", self.received // self.limits.least, self.limits.pause)
-
-    def resume_writing(self) -> None:
-        self._resumed += 1
-        super().resume_writing()
 
     def give_up(self, stage: Stage) -> None:
         """Ends a connection whose client does not go on."""

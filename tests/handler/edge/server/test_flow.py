@@ -27,10 +27,11 @@ Pieces = list[bytes | None]
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is sent at once, and None for an end. It has six bytes to send."""
+    """Keeps what is sent at once, and None for an end. It has six bytes to send, or as many as `waiting` says."""
 
-    def __init__(self, connection: socket.socket | None = None) -> None:
+    def __init__(self, connection: socket.socket | None = None, waiting: int = 6) -> None:
         super().__init__({"socket": connection})
+        self.waiting = waiting
         self.pieces: Pieces = []
 
     def write(self, data: bytes) -> None:  # type: ignore[override] # as it is called
@@ -55,7 +56,7 @@ class Transport(asyncio.Transport):
         self.close()
 
     def get_write_buffer_size(self) -> int:
-        return 6
+        return self.waiting
 
 
 def sent(work: Callable[[JoinedWrites], None]) -> tuple[Pieces, Pieces]:
@@ -69,6 +70,12 @@ def sent(work: Callable[[JoinedWrites], None]) -> tuple[Pieces, Pieces]:
         return at_once, transport.pieces[len(at_once) :]
 
     return asyncio.run(turn())
+
+
+def joined_writes(transport: Transport) -> JoinedWrites:
+    """Returns writes whose end of the turn does not come."""
+    loop: Any = SimpleNamespace(call_soon=lambda _: None)
+    return JoinedWrites(transport, loop)
 
 
 def writing(*data: bytes, then: str = "flush") -> Callable[[JoinedWrites], None]:
@@ -100,8 +107,8 @@ def test_what_is_written_in_a_turn_is_sent_together(
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems count, or take, the bytes of a buffer in another way"
 )
-def test_what_the_system_has_kept_is_unread() -> None:
-    """It falls as the client reads, long before the system takes more: a client that reads slowly makes progress."""
+def test_what_the_system_has_kept_is_not_taken() -> None:
+    """The client takes it as it reads, long before the system takes more: one that reads slowly makes progress."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         client.connect(listening.getsockname())
@@ -110,15 +117,35 @@ def test_what_the_system_has_kept_is_unread() -> None:
         while select.select([], [connection], [], 0.1)[1]:
             with suppress(BlockingIOError):
                 connection.send(bytes(BODIES))
-        loop: Any = None
-        joined = JoinedWrites(Transport(connection), loop)
-        full = joined.unread()
-        while joined.unread() == full:
+        joined = joined_writes(Transport(connection))
+        before = taken = joined.taken()
+        assert before is not None
+        while taken == before:
             client.recv(1000)
-        assert 6 < joined.unread() < full
+            taken = joined.taken()
+        assert taken is not None
+        assert before < taken < -6
         assert not select.select([], [connection], [], 0)[1]
         connection.close()
-        assert joined.unread() == 6
+        assert joined.taken() == -6
+
+
+def test_what_the_client_takes_grows_with_what_is_sent() -> None:
+    """A stream that is made as fast as it is read makes progress, though as many bytes wait as before."""
+    joined = joined_writes(Transport())
+    joined.send(bytes(100))
+    assert joined.taken() == 94
+    joined.send(bytes(100))
+    assert joined.taken() == 194
+    joined.write(bytes(10))
+    joined.flush()
+    assert joined.taken() == 204
+    joined = joined_writes(Transport(waiting=0))
+    assert joined.taken() is None
+    joined.write(b"kept")
+    assert joined.taken() == 0
+    joined.flush()
+    assert joined.taken() is None
 
 
 def test_a_second_answer_of_a_turn_is_sent_too() -> None:
