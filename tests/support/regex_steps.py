@@ -18,6 +18,8 @@ WORD = re.compile(r"\w")
 REPEATS = (op.MAX_REPEAT, op.POSSESSIVE_REPEAT)
 CHARACTER = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
 """Nodes that take one character."""
+NEVER = str(parser.parse("(?!)"))
+"""The parse tree of an expression that matches nothing."""
 UNTIL = 80
 """Longer repetitions are not cut: they are too long for a constant."""
 
@@ -111,7 +113,7 @@ class Steps:
             found = start >= 0 and next(self._sequence(value[1].data, text, start), None) is not None
             if found == (kind is op.ASSERT):
                 yield at
-        elif at < len(text):
+        elif at < len(text) and kind is not op.FAILURE:
             key = id(node), text[at]
             if key not in self._taking:
                 self._taking[key] = takes(kind, value, text[at], self._flags)
@@ -219,6 +221,26 @@ def characters(pattern: re.Pattern[Any]) -> list[str]:
     return [*found, "\x07"]
 
 
+def loses_its_place(pattern: re.Pattern[Any]) -> bool:
+    """Decides whether Python before 3.11.5 goes on in a wrong place (python/cpython#106052).
+
+    That is behind a possessive group whose last repetition failed after it had taken something, unless `(?!)` was its
+    last alternative, or what failed was a single character, for which sre does not move.
+    """
+    waiting: list[Any] = [parsed(pattern)]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple) and len(item) == 2 and item[0] is op.POSSESSIVE_REPEAT:
+            body = item[1][2].data
+            branches = body[0][1][1] if len(body) == 1 and body[0][0] is op.BRANCH else [item[1][2]]
+            gives_back = str(branches[-1]) == NEVER
+            if not gives_back and any(kind not in CHARACTER for each in branches for kind, _ in each.data[1:]):
+                return True
+        if isinstance(item, tuple | list | parser.SubPattern):
+            waiting += list(item)
+    return False
+
+
 WORDS = 4
 """Different characters in a run of literals that no text of the attacks contains."""
 
@@ -236,7 +258,7 @@ def classes(pattern: re.Pattern[Any]) -> list[str]:
         item = waiting.pop()
         if isinstance(item, parser.SubPattern):
             waiting += _without_words(item.data)
-        elif isinstance(item, tuple) and any(item[0] is kind for kind in CHARACTER):
+        elif isinstance(item, tuple) and item and any(item[0] is kind for kind in CHARACTER):
             nodes.append(item)
         elif isinstance(item, tuple | list):
             waiting += item

@@ -13,10 +13,12 @@ MOST_HEADERS: Final = 256
 METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ (\S*)")
 """Matches a method, which is any token in RFC 9110, and a URL. HTTP/1.1's parser knows the registered methods."""
 HOST: Final = re.compile(
-    rb"(?:(?:[\w.~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+|\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|\[v[\w.~!$&'()*+,;=:-]+\])"
+    rb"(?:(?:[\w.~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2}|(?!))*+|\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|\[v[\w.~!$&'()*+,;=:-]+\])"
     rb"(?::0*+(?:[0-9]{0,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
 )
-"""Matches a host and perhaps a port (RFC 3986 3.2.2, 3.2.3; RFC 6874 for the zone of an address). It can be empty."""
+"""Matches a host and perhaps a port (RFC 3986 3.2.2, 3.2.3; RFC 6874 for the zone of an address). It can be empty.
+
+`|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md, possessive groups."""
 Headers = list[tuple[bytes, bytes]]
 
 
