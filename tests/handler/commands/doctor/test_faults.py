@@ -488,7 +488,7 @@ def built(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
     small(", Environment: !If [C, {Variables: {A: b}}, {}]", UNDECIDED),
     small("", UNDECIDED, beside="!If [C, {A: 1}, {B: 2}]"),
     small("", beside="{Body: {responses: {200: {description: d}}}}"),
-    lambda at: (python(HEAVY)(at), small(", MemorySize: !FindInMap [Sizes, a, b]")(at)),
+    lambda at: (python(HEAVY)(at), small(", Timeout: 900, MemorySize: !FindInMap [Sizes, a, b]")(at)),
     lambda at: (
         at.add("big/1/model.onnx", size=900 << 20), small(", EphemeralStorage: {Size: !FindInMap [A, b, c]}")(at)
     ),
