@@ -24,6 +24,10 @@ GIVEN: Final = ("boto3", "botocore", "s3transfer")
 BUILD: Final = "build it with `sam build`, or `make build-InferenceFunction ARTIFACTS_DIR=...`"
 MACHINES: Final = {62: "x86_64", 183: "arm64"}
 """The machines of ELF headers (e_machine)."""
+RELEASE: Final = re.compile(r"onnxruntime-(\d+)\.(\d+)[^/]*\.dist-info/")
+ON_ARM: Final = (1, 26)
+"""The first version of ONNX Runtime that can be imported on arm64 without /sys/devices/system/cpu. Older ones end the
+process. Lambda was reported not to have that folder there (microsoft/onnxruntime#10038)."""
 ABI: Final = re.compile(r"\.cpython-3(\d+)-")
 READABLE: Final = 0o004
 UNREADABLE: Final = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile)
@@ -125,3 +129,13 @@ def _binaries(artifact: Artifact, where: str, properties: Mapping[str, Any]) -> 
     if isinstance(runtime, str) and runtime != version:
         what = f"it was built for {version}, and the template says {runtime}: {module}"
         yield error("artifact-python", where, what, f"build it with {runtime}, or set Runtime: {version}")
+    if machine == "arm64":
+        yield from _runtime(artifact, where)
+
+
+def _runtime(artifact: Artifact, where: str) -> Iterator[Finding]:
+    found = next(filter(None, (RELEASE.match(file.path) for file in artifact.files)), None)
+    if found is not None and (int(found[1]), int(found[2])) < ON_ARM:
+        least = ".".join(map(str, ON_ARM))
+        what = f"it has ONNX Runtime {found[1]}.{found[2]}, whose import can end the process on arm64's Lambda"
+        yield warning("artifact-runtime", where, what, f"require onnxruntime>={least}, and build it again")

@@ -139,6 +139,21 @@ def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
     return lambda at: change(at.artifact())
 
 
+def on_arm(release: str) -> Callable[[SetUp], object]:
+    """Builds a function for arm64 with a release of ONNX Runtime."""
+
+    def plant(at: SetUp) -> None:
+        built = at.artifact().rename(at.folder / "built")
+        elf(built, ARM64)
+        information = built / f"onnxruntime-{release}.dist-info"
+        information.mkdir()
+        (information / "METADATA").touch()
+        small(", Architectures: [arm64]")(at)
+        at.flags += ["--artifact", "built"]
+
+    return plant
+
+
 def cache(below: str) -> Callable[[SetUp], object]:
     """Names a cache that is a folder that other users can write, or is below one."""
 
@@ -420,6 +435,7 @@ FAULTS = [
     ),
     Fault("artifact-architecture", "InferenceFunction", "ARCHITECTURE=x86_64", artifact(lambda at: elf(at, ARM64))),
     Fault("artifact-python", "InferenceFunction", "python3.13", artifact(other_python)),
+    Fault("artifact-runtime", "built", "onnxruntime>=1.26", on_arm("1.25.1"), "warning"),
     Fault("artifact-unreadable", "built.zip", "name the folder", zipped(spoil)),
     Fault("artifact-unreadable", "built.zip", "name the folder", zipped(encrypt)),
 ]
@@ -484,6 +500,7 @@ def built(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
 @pytest.mark.parametrize("sound", [
     built(small(", Architectures: !Split [',', arm64]")),
     built(small(", Architectures: [x86_64]")),
+    on_arm("1.26.0"),
     small(", Environment: {Variables: !If [C, {A: b}, {A: c}]}", UNDECIDED),
     small(", Environment: !If [C, {Variables: {A: b}}, {}]", UNDECIDED),
     small("", UNDECIDED, beside="!If [C, {A: 1}, {B: 2}]"),
