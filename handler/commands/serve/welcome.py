@@ -145,7 +145,7 @@ def _empty(path: Path, *, is_loose: bool = False) -> str:
 
 def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None) -> None:
     """Prints the addresses on stdout, and problems on stderr. `rpc`: gRPC's address, or ""."""
-    names = ", ".join(map(escaped, seen.models)) or "no model yet"
+    names = some([*map(escaped, seen.models)]) if seen.models else "no model yet"
     lines = [f"gRPC on {rpc}"] if rpc else []
     lines.append(f"dragoman serves {settings.repository} on {url}: {names}")
     if settings.workers > 1:

@@ -30,6 +30,14 @@ def test_a_models_name_is_one_word_of_a_shell(name: str, capsys: pytest.CaptureF
     assert unquote(curl.rsplit("/", 1)[1]) == name
 
 
+def test_a_long_list_of_models_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """A repository of 20,000 models made a line of 160 kB."""
+    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "models"})
+    welcome.say(welcome.Glance([f"m{number}" for number in range(40)], ""), settings, URL, "", None)
+    named = ", ".join(f"m{number}" for number in range(16))
+    assert capsys.readouterr().out.splitlines()[0].endswith(f": {named} and 24 more")
+
+
 def test_a_server_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has to listen, so that probes of its health have their answers. A look that is not in time is a problem."""
     monkeypatch.setattr(welcome, "LOOK_SECONDS", 0.2)
