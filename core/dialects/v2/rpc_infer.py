@@ -86,7 +86,10 @@ def rest(body: Part) -> int | None:
 
 
 def ref(request: ProtoRequest) -> ModelRef:
-    message = request.message
+    return _ref(request.message)
+
+
+def _ref(message: ModelInferRequest) -> ModelRef:
     return ModelRef(message.model_name, message.model_version or None)
 
 
@@ -137,27 +140,16 @@ def to_model(operation: Infer) -> Infer:
     return operation if own is parameters else operation._replace(parameters=own)
 
 
-def decode_all(request: ProtoRequest) -> Infer:
-    """Returns the inference with all parameters, the protocol's own among them. Raises as `decode` does."""
-    return _decode(request)[0]
-
-
 def _framed(parts: Sequence[Part]) -> bytes:
     return b"".join((fields.head(INFER_RESPONSE, sum(map(len, parts))), *parts))
 
 
 def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
     message, contents = request.message, request.raw
-    _check_parts(message, contents)
-    parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
-    members = message.inputs
-    # A request without inputs does not show its form; every client reads the raw one.
-    raw = len(contents) > 0 or not members
-    inputs = _raw_inputs(request) if raw else tuple([_typed_input(tensor) for tensor in members])
-    outputs = tuple([_requested(output) for output in message.outputs])
-    wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST)) or raw
-    types = content_types(message, parameters)
-    inputs = inputs if types is None else types.decoded(inputs)
+    parameters = parameters_of(message, contents)
+    raw = len(contents) > 0
+    inputs = raw_inputs(request) if raw else tuple([_typed_input(tensor) for tensor in message.inputs])
+    operation, types, wants_raw = inference(message, parameters, inputs, raw=raw)
 
     def phrase(result: InferResult, told: Mapping[str, InferParameter] | None = None) -> list[Part]:
         response = ModelInferResponse(
@@ -166,22 +158,39 @@ def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
         explicit = not (wants_raw or result.raw) and all(output.datatype.contents for output in result.outputs)
         return _written(response, result.outputs, types, explicit=explicit)
 
-    return Infer(ref(request), inputs, outputs, parameters), phrase
+    return operation, phrase
 
 
-def content_types(message: ModelInferRequest, parameters: Mapping[str, Any]) -> ContentTypes | None:
+def parameters_of(message: ModelInferRequest, raw: Sequence[Part]) -> dict[str, Any]:
+    """Returns the parameters of the request itself, after it has counted its parts. Raises TooMany, InvalidInput."""
+    check_parts(message.inputs, "inputs")
+    check_parts(message.outputs, "outputs")
+    check_parts(raw, "raw input contents")
+    return _parameters(message.parameters, REQUEST) if message.parameters else {}
+
+
+def inference(
+    message: ModelInferRequest, parameters: dict[str, Any], inputs: tuple[Tensor, ...], *, raw: bool
+) -> tuple[Infer, ContentTypes | None, bool]:
+    """Returns the inference of these inputs, its content types, and whether its answer is raw.
+
+    It has all parameters, the protocol's own among them. `raw`: its inputs were. Raises InvalidInput.
+    """
+    outputs = tuple([_requested(output) for output in message.outputs])
+    # A request without inputs does not show its form; every client reads the raw one.
+    wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST)) or raw or not message.inputs
+    types = _content_types(message, parameters)
+    inputs = inputs if types is None else types.decoded(inputs)
+    return Infer(_ref(message), inputs, outputs, parameters), types, wants_raw
+
+
+def _content_types(message: ModelInferRequest, parameters: Mapping[str, Any]) -> ContentTypes | None:
     """Returns the content types of a request, None if it has none. Raises InvalidInput."""
     inputs = [_parameters(tensor.parameters, REQUEST) if tensor.parameters else {} for tensor in message.inputs]
     outputs = [
         (tensor.name, _parameters(tensor.parameters, REQUEST)) for tensor in message.outputs if tensor.parameters
     ]
     return of_request(parameters, inputs, outputs) if parameters or outputs or any(inputs) else None
-
-
-def _check_parts(message: ModelInferRequest, contents: Sequence[Part]) -> None:
-    check_parts(message.inputs, "inputs")
-    check_parts(message.outputs, "outputs")
-    check_parts(contents, "raw input contents")
 
 
 def _parameters(given: Mapping[str, InferParameter], what: What) -> dict[str, Any]:
@@ -203,7 +212,8 @@ def _requested(output: ModelInferRequest.InferRequestedOutputTensor) -> Requeste
     return RequestedOutput(output.name, classes_of(_parameters(output.parameters, what), what))
 
 
-def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataType, tuple[int, ...]]:
+def described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataType, tuple[int, ...]]:
+    """Returns an input's name, datatype and shape. Raises InvalidInput, for a wrong parameter, too."""
     name = tensor.name
     if tensor.parameters:
         _parameters(tensor.parameters, What("input", name))
@@ -214,7 +224,8 @@ def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataTyp
     return name, datatype, checked_shape(list(tensor.shape), name)
 
 
-def _raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
+def raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
+    """Returns the inputs of a request whose tensors are raw. Raises InvalidInput."""
     members, contents, raw_name = request.message.inputs, request.raw, request.raw_name
     if len(contents) != len(members):
         for tensor in members:  # one in shared memory has no contents
@@ -225,7 +236,7 @@ def _raw_inputs(request: ProtoRequest) -> tuple[Tensor, ...]:
         if tensor.HasField("contents") and tensor.contents.ByteSize():
             what = What("input", tensor.name)
             raise InvalidInput(f"{what} has 'contents' beside '{raw_name}': only one of them is possible")
-        tensors.append(from_raw(*_described(tensor), raw))
+        tensors.append(from_raw(*described(tensor), raw))
     return tuple(tensors)
 
 
@@ -239,7 +250,7 @@ def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: i
 
 
 def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:
-    name, datatype, shape = _described(tensor)
+    name, datatype, shape = described(tensor)
     field = datatype.contents
     if not field:
         raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")

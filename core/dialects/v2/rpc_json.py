@@ -7,16 +7,17 @@ Source: protobuf.dev/programming-guides/json; the OIP's open_inference_grpc.prot
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final
 
 import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2 import rpc_infer
-from core.dialects.v2.parameters import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, What, flag_of, refuse_shared_memory
+from core.dialects.v2.parameters import EMPTY_FINAL, FINAL, REQUEST, flag_of
 from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
-from core.dtype import BOOL, DATATYPES, DataType
+from core.dtype import BOOL, DataType
 from core.encoding import jsonio
 from core.encoding.proto_json import check_spellings, to_bytes, unreadable
 from core.encoding.values import Inexact, from_values
@@ -24,7 +25,7 @@ from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
 from core.records import NamedTuple
 from core.schema.open_inference import InferTensorContents, ModelInferRequest
-from core.tensor import Tensor, check_count, check_rank, checked_shape, named, shaped, to_raw
+from core.tensor import Tensor, check_count, check_rank, named, objects, shaped
 from core.wire import Part
 
 RAW: Final = ("rawInputContents", "raw_input_contents")
@@ -135,18 +136,17 @@ def _decode(request: JsonRequest) -> tuple[Infer, Phrase]:
 
 
 def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
-    message, contents = request.message, request.contents
-    raw = _raw(request.raw)
-    parts = raw or [_part(tensor, own) for tensor, own in zip(message.inputs, contents, strict=True)]
-    for tensor, own in zip(message.inputs, contents, strict=True) if raw else ():
+    message, raw = request.message, _raw(request.raw)
+    members = list(zip(message.inputs, request.contents, strict=True))
+    parameters = rpc_infer.parameters_of(message, raw)
+    for tensor, own in members if raw else ():
         if any(len(value) for _, value in _given(own, tensor.name)):
             what = named(tensor.name)
             raise InvalidInput(f"{what} has 'contents' beside 'rawInputContents': only one of them is possible")
-    operation = rpc_infer.decode_all(rpc_infer.ProtoRequest(message, parts, RAW[0]))
-    parameters = operation.parameters
-    wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST))
-    wants_raw = wants_raw or bool(raw) or not message.inputs
-    types = rpc_infer.content_types(message, parameters)
+    inputs = (
+        rpc_infer.raw_inputs(rpc_infer.ProtoRequest(message, raw, RAW[0])) if raw else tuple(starmap(_input, members))
+    )
+    operation, types, wants_raw = rpc_infer.inference(message, parameters, inputs, raw=bool(raw))
 
     def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return answer(result, message.id, told, types, wants_raw=wants_raw)
@@ -194,23 +194,16 @@ def _without_contents(member: Any, contents: list[Any]) -> Any:
     return member
 
 
-def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
-    """Returns the elements of an input as in raw_input_contents. Raises InvalidInput."""
-    name, datatype = tensor.name, DATATYPES.get(tensor.datatype)
-    if tensor.parameters:
-        refuse_shared_memory(tensor.parameters, What("input", name))  # it has no contents
-    if datatype is None:  # the message is refused as a whole, later
-        return b""
+def _input(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Tensor:
+    """Returns an input with the elements of its contents. Raises InvalidInput."""
+    name, datatype, shape = rpc_infer.described(tensor)
     values = _values(contents, datatype, name)
-    shape = checked_shape(list(tensor.shape), name)
     if len(values) > MOST_PARTS:
         check_count(len(values), shape, name)  # before each is read
     if not datatype.is_bytes:
-        return to_raw(from_values(name, datatype, shape, _plain(values, datatype, name)))
+        return from_values(name, datatype, shape, _plain(values, datatype, name))
     texts = values if isinstance(values, list) else values.tolist()
-    array = np.empty(len(texts), object)
-    array[:] = [_octets(text, named(name)) for text in texts]
-    return to_raw(Tensor(name, datatype, shaped(array, shape, name)))
+    return Tensor(name, datatype, shaped(objects([_octets(text, named(name)) for text in texts]), shape, name))
 
 
 def _values(contents: Any, datatype: DataType, name: str) -> Any:

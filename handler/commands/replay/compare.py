@@ -62,7 +62,7 @@ def tensors(body: Payload, *, is_call: bool) -> Sequence[Tensor]:
         request = ModelInferRequest(model_name="-", raw_input_contents=response.raw_output_contents)
         for output in response.outputs:
             request.inputs.add().ParseFromString(output.SerializeToString())
-        return rpc_infer.decode_all(rpc_infer.ProtoRequest(request, request.raw_input_contents)).inputs
+        return rpc_infer.decode(rpc_infer.ProtoRequest(request, request.raw_input_contents))[0].inputs
     length = int(body.length) if body.length else len(body.content)
     head, binary = body.content[:length], body.content[length:]
     document = json.loads(head)
