@@ -7,4 +7,4 @@ CELL: Final = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|(?!")[^,\n]*+)'
 RECORD: Final = re.compile(CELL + rb"(?:," + CELL + rb"|(?!))*+")
 """Matches a record whose quoted cells are closed. A quote inside of a plain cell, as in 5" pipe, opens nothing.
 
-`|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md, possessive groups."""
+`|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md."""

@@ -18,7 +18,7 @@ HOST: Final = re.compile(
 )
 """Matches a host and perhaps a port (RFC 3986 3.2.2, 3.2.3; RFC 6874 for the zone of an address). It can be empty.
 
-`|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md, possessive groups."""
+`|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md."""
 Headers = list[tuple[bytes, bytes]]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cryptography.x509.verification import ClientVerifier
 
 BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----(?:[^-]++|-(?!----)|(?!))*+-----END ([A-Z0-9 ]++)-----")
-"""A PEM block. `|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md, possessive groups."""
+"""A PEM block. `|(?!)` never matches, and Python before 3.11.5 needs it: see CONTRIBUTING.md."""
 CURVES: Final = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 """The hash that goes with each curve."""
 EXPECTED: Final = "an ECDSA key on P-256, P-384 or P-521"
