@@ -21,6 +21,7 @@ from handler.edge.server.calls import CallRefusal, is_call
 from handler.edge.server.limits import Limits
 from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
+from handler.edge.server.resets import MOST_RESETS, PREFACE, ClientResets, ResetStream
 from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.tables import TableWrites, is_small
 from handler.edge.server.unread import UnreadBodies
@@ -28,8 +29,6 @@ from handler.edge.server.watch import Stage, answering, watch_of
 from handler.edge.server.whole import requests_of
 from handler.edge.server.whole_streams import OF_A_BODY, WholeStreams
 
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client of HTTP/2 sends first (RFC 9113 3.4)."""
 WINDOW: Final = 1024 * 1024
 WINDOWS: Final = b"\0\0\x06\x04\0\0\0\0\0\0\x04" + WINDOW.to_bytes(4) + b"\0\0\x04\x08\0\0\0\0\0" + WINDOW.to_bytes(4)
 """SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE for the connection. zttp cannot set its windows of 64 kB, for which a
@@ -40,9 +39,6 @@ LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
 LAST_STREAM: Final = 2 * 3072 - 1
 """The stream with which a connection announces its end: zttp breaks off a connection at its 4097th request."""
-MOST_RESETS: Final = 128
-"""The number of resets by a client at which a connection announces its end, too. zttp breaks it off at the 257th. The
-client may still reset all of its open calls, which are at most 128."""
 ANY_STREAM: Final = 2**31 - 1
 """The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
@@ -54,13 +50,7 @@ OF_REQUESTS: Final = (zttp.Request, *OF_A_BODY)
 class EitherHttp(BoundedHttp):
     """A connection of HTTP/1.1 or HTTP/2: its first bytes tell."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._begun = b""
         self._is_known = False
@@ -109,7 +99,7 @@ class BoundedHttp2(ZttpH2Protocol):
         self.unread = UnreadBodies(self)
         self._begun = 0
         self._running = 0
-        self._resets = 0
+        self._resets = ClientResets()
         self._is_announced = False
         self._is_ending = False
         self._credit: asyncio.Event | None = None
@@ -121,12 +111,27 @@ class BoundedHttp2(ZttpH2Protocol):
         self.since = self._watch.now
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        for part, reset in self._resets.parts(data):
+            if part and not self.transport.is_closing():
+                super().data_received(part)
+            if reset and not self.transport.is_closing():
+                self._end(reset)
+        if self._resets.count >= MOST_RESETS:
+            self._announce()
+            self.flush()
         self._joined.flush()
         self._close_if_ending()
         if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
             self.transport.pause_reading()
             self.loop.call_soon(self._read_on)
+
+    def _end(self, stream_id: int) -> None:
+        """Ends a request whose reset zttp did not get."""
+        event, stream = ResetStream(stream_id), self.conn.stream(stream_id)
+        if not self.unread.took(event):
+            self.handle_rst_stream(event)  # type: ignore[arg-type] # as far as used
+        if stream.send_window is not None:  # else it has ended
+            stream.reset(zttp.H2ErrorCode.CANCEL)
 
     def _read_on(self) -> None:
         if not (self.flow.read_paused or self.transport.is_closing()):
@@ -150,10 +155,6 @@ class BoundedHttp2(ZttpH2Protocol):
         """Takes an event of zttp, and returns the events that uvicorn gets."""
         kind = type(event)
         if kind in OF_REQUESTS:
-            if kind is zttp.RstStream:
-                self._resets += 1
-                if self._resets >= MOST_RESETS:
-                    self._announce()
             return () if self.unread.took(event) else self._whole.passed(event)
         if kind is zttp.GoAway:  # it is about streams that the server opens (RFC 9113 6.8); new requests may follow it
             self._is_ending = True

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, MOST_RESETS, WINDOW, BoundedHttp2, EitherHttp
+from handler.edge.server.http2 import CALLS, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
+from handler.edge.server.resets import MOST_REQUESTS, MOST_RESETS
 from handler.edge.server.stream import PARKED, StreamFlow
 from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
@@ -394,6 +395,53 @@ def test_a_client_that_has_reset_many_requests_is_sent_elsewhere(patient: int) -
             asking(last, "GET", "/"), asking(last + 2, "POST", "/", ends=False), frame(RST_STREAM, last + 2, CANCEL)
         )
         assert client.answer(last) == (200, b"")
+    until_answered(patient)
+
+
+def test_a_client_may_reset_all_that_it_begins(patient: int) -> None:
+    """Its other requests have their answers. It may open one for each reset until it reads that the connection ends."""
+    many = range(3, 2003, 2)
+    with Http2(patient) as client:
+        client.send(
+            asking(1, "POST", "/", ends=False),
+            *(asking(stream, "POST", "/", ends=False) + frame(RST_STREAM, stream, CANCEL) for stream in many),
+        )
+        assert client.of(0, GOAWAY) == (GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4))
+        client.send(data(1, b"answer"))
+        assert client.answer(1) == (200, b"answer")
+        client.send(asking(2003, "GET", "/"))
+        assert client.answer(2003)[0] == 200
+    until_answered(patient)
+
+
+@pytest.mark.parametrize("target", ["/refuse", "/large"])
+def test_a_reset_that_the_parser_does_not_get_ends_the_request(patient: int, target: str) -> None:
+    """It does so wherever the request is: before its answer has been read, or while the rest of its body is dropped."""
+    with Http2(patient, window=PIECE) as client:
+        client.send(
+            asking(1, "POST", target, ends=False),
+            data(1, b"x", ends=target == "/large"),
+            *(asking(stream, "GET", "/") + frame(RST_STREAM, stream, CANCEL) for stream in range(3, 303, 2)),
+        )
+        assert client.of(1, HEADERS) is not None
+        client.send(*(asking(stream, "GET", "/") + frame(RST_STREAM, stream, CANCEL) for stream in range(303, 603, 2)))
+        client.send(frame(RST_STREAM, 1, CANCEL))
+        client.take(2**30)
+        client.send(asking(603, "GET", "/"))
+        assert client.answer(603)[0] == 200
+        assert client.next() == (GOAWAY, 0, 0, (603).to_bytes(4) + bytes(4))  # nothing is under way
+        assert client.next() is None
+
+
+def test_resets_of_what_has_ended_or_never_was_do_nothing(patient: int) -> None:
+    """They may be more than the requests that a connection can have."""
+    last = 2 * MOST_RESETS + 1
+    with Http2(patient) as client:
+        client.send(*(asking(stream, "GET", "/") + frame(RST_STREAM, stream, CANCEL) for stream in range(1, last, 2)))
+        client.send(frame(RST_STREAM, last + 2, CANCEL), asking(last, "GET", "/"))  # the first one never was
+        assert client.answer(last)[0] == 200
+        client.send(frame(RST_STREAM, 1, CANCEL) * 2 * MOST_REQUESTS, asking(last + 4, "GET", "/"))
+        assert client.answer(last + 4)[0] == 200
     until_answered(patient)
 
 
