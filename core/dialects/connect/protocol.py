@@ -82,10 +82,10 @@ def _stream(codec: bytes) -> CallKind:
     )
 
 
-def _web(text: bytes = b"") -> CallKind:
+def _web(text: bytes = b"", codec: bytes = b"proto") -> CallKind:
     return CallKind(
-        b"application/grpc-web" + text + b"+proto",
-        json=False,
+        b"application/grpc-web" + text + b"+" + codec,
+        json=codec == b"json",
         coding=b"grpc-encoding",
         accepts=b"grpc-accept-encoding",
         timeout=requests.grpc_timeout,
@@ -104,7 +104,7 @@ UNARY: Final = {kind.content_type: kind for kind in (_unary(b"proto"), _unary(b"
 STREAMS: Final = {kind.content_type: kind for kind in (_stream(b"proto"), _stream(b"json"))}
 WEB: Final = {
     name: kind
-    for kind in (_web(), _web(b"-text"))
+    for kind in (_web(), _web(b"-text"), _web(codec=b"json"), _web(b"-text", b"json"))
     for name in (kind.content_type, kind.content_type.removesuffix(b"+proto"))
 }
 WEB_TEXT: Final = b"application/grpc-web-text"
@@ -207,7 +207,7 @@ def kind_of(headers: Headers) -> CallKind:
     """Returns the client's protocol, in whose form any refusal is written."""
     media_type = _media_type(headers)
     if media_type in WEB and WEB_TEXT in headers.get(b"accept", b""):
-        media_type = WEB_TEXT
+        media_type = WEB_TEXT + (b"+json" if WEB[media_type].json else b"")
     return KINDS.get(media_type) or (NATIVE[GRPC] if _is_grpc(media_type) else PLAIN)
 
 

@@ -61,10 +61,15 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
 }  # fmt: skip
 MESSAGE = question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32))).SerializeToString()
 LONG = question("half_plus_three", raw("x", "FP32", np.ones(2000, np.float32))).SerializeToString()
-ENVELOPE = b"\0" + len(LONG).to_bytes(4) + LONG
+IN_JSON = json_format.MessageToJson(question("half_plus_three", raw("x", "FP32", np.ones(2000, np.float32)))).encode()
+ENVELOPE, JSON_ENVELOPE = (b"\0" + len(message).to_bytes(4) + message for message in (LONG, IN_JSON))
 REQUESTS |= {
     f"{kind} {coding}": (CALL, {"content-type": f"application/{kind}", "grpc-accept-encoding": coding}, body)
-    for kind, body in (("grpc-web+proto", ENVELOPE), ("grpc-web-text", b64encode(ENVELOPE)))
+    for kind, body in (
+        ("grpc-web+proto", ENVELOPE),
+        ("grpc-web-text", b64encode(ENVELOPE)),
+        ("grpc-web+json", JSON_ENVELOPE),
+    )
     for coding in ("identity", "gzip")
 }
 

@@ -28,6 +28,7 @@ FORMS = {
     "connect": (ProtocolType.CONNECT, google_protobuf_binary_codec),
     "connect-json": (ProtocolType.CONNECT, google_protobuf_json_codec),
     "grpc-web": (ProtocolType.GRPC_WEB, google_protobuf_binary_codec),
+    "grpc-web-json": (ProtocolType.GRPC_WEB, google_protobuf_json_codec),
 }
 TYPED = [name for name in DATATYPES if name not in ("FP16", "BF16")]
 

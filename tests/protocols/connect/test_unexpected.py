@@ -25,9 +25,19 @@ def test_an_unexpected_content_type_is_415(caller: Caller, kind: str) -> None:
     assert PROTO in outcome.metadata["accept-post"]
 
 
-def test_grpc_web_has_no_json(caller: Caller) -> None:
-    """Its clients do not send JSON."""
-    assert caller.post("ModelInfer", "application/grpc-web+json", envelope(b"{}")).status == 415
+@pytest.mark.parametrize("kind", ["application/grpc-web+json", "application/grpc-web-text+json"])
+@pytest.mark.parametrize("accept", ["", "application/grpc-web-text"])
+def test_grpc_web_has_json(caller: Caller, kind: str, accept: str) -> None:
+    """connect-web sends it without its binary format, and any client may ask for base64."""
+    body = envelope(b'{"name": "versions"}')
+    given = {"content-type": kind, "accept": accept}
+    sent = base64.b64encode(body) if "text" in kind else body
+    answer = caller.client.post(f"/{OIP}/ModelMetadata", content=sent, headers=given)
+    is_text = "text" in kind + accept
+    assert answer.headers["content-type"] == f"application/grpc-web{'-text' * is_text}+json"
+    (_, found), (flags, end) = split(base64.b64decode(answer.content) if is_text else answer.content)
+    assert json.loads(found)["versions"] == ["1", "2", "10"]
+    assert (flags, end) == (128, b"grpc-status: 0\r\n")
 
 
 @pytest.mark.parametrize("kind", [PROTO, STREAM, WEB])
