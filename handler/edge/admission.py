@@ -1,5 +1,6 @@
 """Which gRPC calls are let in, before their messages are read, and how a call is refused."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
@@ -55,8 +56,16 @@ def refusing(error: ServingError, calls: CallWatch, path: str) -> Any:
 
 
 async def _refuse(error: ServingError, _bodies: AsyncIterator[bytes], context: Context) -> None:
-    code, details, metadata = refusal_of(error)
-    await context.abort(code, details, (*context.trailing_metadata(), *metadata))
+    await end(context, refusal_of(error))
+
+
+async def end(context: Context, refusal: AbortArguments) -> None:
+    """Ends a call with a refusal. Raises CancelledError if its client has left: grpc would log that as our error."""
+    code, text, metadata = refusal
+    try:
+        await context.abort(code, text, (*context.trailing_metadata(), *metadata))
+    except aio.InternalError:
+        raise asyncio.CancelledError from None
 
 
 def scope_of(metadata: Any, path: str, client: tuple[str, int] | None) -> Scope:

@@ -19,7 +19,7 @@ from core.errors import NotSupported, ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.backends.forks import PORTS
-from handler.edge.admission import ADMITTED, Context, Doorkeeper, refusal_of, refusing, scope_of
+from handler.edge.admission import ADMITTED, Context, Doorkeeper, end, refusal_of, refusing, scope_of
 from handler.edge.app import App
 from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, RefusedInARow, guarded, unforeseen
 from handler.edge.dispatch import exchanges
@@ -213,11 +213,11 @@ async def _or_abort(work: Awaitable[Any], context: Context, method: RpcMethod) -
     try:
         return await work
     except ServingError as error:
-        code, details, metadata = refusal_of(error)
+        refusal = refusal_of(error)
     except Exception as error:  # noqa: BLE001 - grpc would answer with its text
-        code, details, metadata = refusal_of(unforeseen(error, method.rpc.name))
-    await context.abort(code, details, (*context.trailing_metadata(), *metadata))
-    raise AssertionError(details)
+        refusal = refusal_of(unforeseen(error, method.rpc.name))
+    await end(context, refusal)
+    raise AssertionError(refusal)
 
 
 class Beside:

@@ -9,6 +9,7 @@ import time
 import weakref
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import grpc
 import numpy as np
@@ -215,6 +216,22 @@ class Ends:
         """Raises an error that outlives the call."""
         self.kept.append(Aborted(code, details))
         raise self.kept[-1]
+
+
+def test_a_call_whose_client_leaves_at_its_refusal_is_cancelled(app: App) -> None:
+    """No refusal can be sent, which is not an error of the server. A stand-in, because the moment is short."""
+    context: Any = Ends()
+    context.abort = AsyncMock(side_effect=aio.InternalError)
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b"\xff"
+
+    async def main() -> None:
+        await rpc.RpcServer(app, "127.0.0.1:0")._unary(METHODS["ModelInfer"], sent(), context)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    context.abort.assert_awaited_once()
 
 
 @pytest.mark.parametrize(
