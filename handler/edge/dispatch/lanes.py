@@ -197,12 +197,12 @@ class Lanes:
         if wait > lane.allowed(lane.seconds):
             waiting = counted(len(lane.waiting), "request")
             return ServerBusy(
-                f"{lane.title} has {waiting} waiting, {wait:.1f} s of work: try again then",
+                f"{lane.title} has {waiting} waiting, {_told(wait)} s of work: try again then",
                 retry_after=wait,
             )
         if lane.seconds and now + wait + lane.seconds > until:
             return ServerBusy(
-                f"{lane.title} would answer in {wait + lane.seconds:.1f} s, after the request's deadline",
+                f"{lane.title} would answer in {_told(wait + lane.seconds)} s, after the request's deadline",
                 retry_after=wait,
             )
         return None
@@ -224,3 +224,8 @@ class Lanes:
                 del lane.waiting[work]
                 yield work
         self.offer(lane, now)
+
+
+def _told(seconds: float) -> str:
+    """Returns seconds as a message has them: never 0.0."""
+    return f"{seconds:.1f}" if seconds >= 1 else f"{max(seconds, 0.001):.2g}"
