@@ -129,8 +129,17 @@ def _waited(process: "subprocess.Popen[bytes]", limits: LoadLimits) -> str:
     finally:
         with suppress(ProcessLookupError, PermissionError):  # macOS refuses a group that has ended
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _reap(process)
     return ""
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    """Waits for the end without Popen's lock, which poll() leaves locked if a signal's handler raises within it."""
+    if process.returncode is None:
+        status = signal.SIGKILL.value
+        with suppress(ChildProcessError):  # poll() has waited for it
+            _, status = os.waitpid(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
 
 
 def _resident(pid: int) -> int:

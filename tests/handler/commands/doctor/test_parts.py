@@ -79,6 +79,20 @@ def test_a_signal_ends_the_process_that_loads_a_model(tmp_path: Path, number: in
         os.kill(loader, 0)
 
 
+def test_a_signal_within_poll_does_not_hold_the_end_up() -> None:
+    """The handler's error leaves Popen's own lock locked, for which its wait() would wait for good."""
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:  # noqa: S607 - any sleep
+
+        def interrupted() -> None:
+            process._waitpid_lock.acquire()  # type: ignore[attr-defined] # where poll() is when the signal comes
+            raise KeyboardInterrupt
+
+        process.poll = interrupted  # type: ignore[method-assign] # the moment is too short to meet it with a signal
+        with pytest.raises(KeyboardInterrupt):
+            loads._waited(process, loads.LoadLimits(60, None))
+        assert process.returncode == -signal.SIGKILL
+
+
 # -- what is printed --------------------------------------------------------------------------------------------------
 
 
