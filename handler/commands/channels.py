@@ -11,6 +11,7 @@ OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),  # gRPC's own limit is 4 MB
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # else all channels to a server share one connection
+    ("grpc.enable_http_proxy", 0),  # as over HTTP, whose library knows no proxies
 )
 GONE, LATE = "UNAVAILABLE", "DEADLINE_EXCEEDED"
 

@@ -220,6 +220,15 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
     assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
 
 
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+def test_a_proxy_is_not_asked(samples_server: Server, run: Run, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is for the web, and may not reach the server. gRPC asked the one of the environment, unlike HTTP."""
+    for name in ("http_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert run("infer", "half_plus_three", "--input", "x=[1]", *place(samples_server, protocol))[0] == 0
+
+
 @pytest.mark.parametrize("protocol", ["v2", "grpc"])
 def test_an_answer_that_is_late_names_the_flag(run: Run, protocol: str) -> None:
     """Perhaps the server runs, so the cure is not to start it."""
