@@ -525,6 +525,7 @@ def test_a_request_for_keys_that_never_ends_is_given_up(issuer: Issuer, monkeypa
         with closing(remote(server, issuer)) as app:
             statuses = [ask(app, "GET", MODELS, bearer(issuer.token("read"))).status]
             monkeypatch.setattr(jwks, "COOLDOWN", 0.0)
+            monkeypatch.setattr(jwks, "SECONDS", 30.0)
             statuses.append(ask(app, "GET", MODELS, bearer(issuer.token("read"))).status)
             server.ends.set()
         assert statuses == [503, 200]

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import signal
 import socket
 import subprocess
@@ -29,6 +30,8 @@ from handler.settings import SETTINGS
 from tests.handler.edge.client import ROOT
 from tests.handler.site.asking import ask
 from tests.support.ports import free_port, free_ports
+
+PYTHON = shlex.quote(sys.executable)
 
 
 def test_importing_asgi_configures_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,12 +545,12 @@ def test_a_full_disk_behind_stdout_is_one_line(words: list[str], unbuffered: str
 
 def test_a_closed_stdout_and_a_folder_that_is_gone_are_no_tracebacks(tmp_path: Path) -> None:
     """The first is a reader that nobody is; the second is named, since no path is in what the system says."""
-    command = f"exec {sys.executable} -m dragoman list"
+    command = f"exec {PYTHON} -m dragoman list"
     gone = f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for script, code, told in (
         (f"{command} models >&-", 0, b""),
-        (f"{gone}; {sys.executable} -m dragoman serve", 1, b"dragoman: the current .*\n"),
+        (f"{gone}; {PYTHON} -m dragoman serve", 1, b"dragoman: the current .*\n"),
     ):
         done = subprocess.run(["sh", "-c", script], cwd=ROOT, env=env, stderr=subprocess.PIPE, check=False)  # noqa: S607 - any shell
         assert done.returncode == code
@@ -566,14 +569,14 @@ def test_the_worker_that_says_where_the_server_is_ends_with_a_line_too() -> None
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_command_works_without_its_streams(tmp_path: Path, closed: str) -> None:
     """A progress bar asked the stream that was not there whether it is a terminal, and nothing was pushed."""
-    script = f"exec {sys.executable} -m dragoman push models/iris {tmp_path}/iris {closed}"
+    script = f"exec {PYTHON} -m dragoman push models/iris {tmp_path}/iris {closed}"
     assert subprocess.run(["sh", "-c", script], cwd=ROOT, check=False).returncode == 0  # noqa: S607 - any shell
     assert [each.name for each in (tmp_path / "iris" / "1").iterdir()] == ["model.onnx"]
 
 
 def test_a_refusal_without_stderr_is_not_among_the_results() -> None:
     """Python prints on stdout what is for a stderr that is not there."""
-    script = f"exec {sys.executable} -m dragoman list nowhere --json 2>&-"
+    script = f"exec {PYTHON} -m dragoman list nowhere --json 2>&-"
     done = subprocess.run(["sh", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, check=False)  # noqa: S607 - any shell
     assert (done.returncode, done.stdout) == (1, b"")
 
