@@ -83,8 +83,12 @@ def load(source: Source, settings: Settings) -> Model:
 def _runtime(name: str) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - 144 ms of cold start for servers without ONNX models
-    except ImportError:
-        raise ModelNotLoadable(f"model {name!r} needs ONNX Runtime: pip install 'dragoman[onnx]'") from None
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "onnxruntime":
+            raise ModelNotLoadable(f"model {name!r} needs ONNX Runtime: pip install 'dragoman[onnx]'") from None
+        log.warning("the import of ONNX Runtime fails: %s", for_log(error)[0])
+        told = "ONNX Runtime is installed, but its import fails: the log has the reason"
+        raise ModelNotLoadable(f"model {name!r} cannot be loaded: {told}") from error
     return onnxruntime
 
 

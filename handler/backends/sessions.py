@@ -6,8 +6,10 @@ The second one is a usual session, made when the model has answered for the firs
 take 0.5 to 0.7.
 """
 
+import errno
 import logging
 import math
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +27,15 @@ class SessionUser(Protocol):
     """What answers with a session, until it gets a better one."""
 
     def take(self, session: Any) -> None: ...
+
+
+def _in_utf8(path: Path) -> str:
+    """Returns a path as ONNX Runtime takes it, whatever the locale. Raises OSError for one that is not UTF-8."""
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        told = "the name of its folder, or of one above, is not UTF-8, which ONNX Runtime needs: rename it"
+        raise OSError(errno.EILSEQ, told) from None
 
 
 class Opening(NamedTuple):
@@ -54,7 +65,7 @@ class Opening(NamedTuple):
     def _open(self, options: Any) -> Any:
         # For a file that the CPU refuses, it would try the CPU again, and print the file's bytes.
         fallback = {"enable_fallback": 0} if self.providers is CPU else {}
-        return self.runtime.InferenceSession(self.path, options, providers=self.providers, **fallback)
+        return self.runtime.InferenceSession(_in_utf8(self.path), options, providers=self.providers, **fallback)
 
     def _options(self) -> Any:
         options = self.runtime.SessionOptions()

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from handler.edge.dispatch.limits import Hurried, Watchdog
 from handler.settings import Settings
 from handler.settings import signatures as signature_settings
 from handler.settings.model import ModelSettings
+from tests.handler.edge.client import ROOT
 
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
 FP32, BYTES = DATATYPES["FP32"], DATATYPES["BYTES"]
@@ -136,6 +139,47 @@ def test_onnx_runtime_not_being_installed_names_its_cure(tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelNotLoadable, match=r"needs ONNX Runtime: pip install 'dragoman\[onnx\]'"):
         onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_onnx_runtime_that_cannot_be_imported_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The package manager would say that it is there. The log has the reason, which may have a path."""
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('/usr/lib/x.so: cannot open shared object file')")
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelNotLoadable) as refusal:
+        onnx_backend.load(source(tmp_path), SETTINGS)
+    told = "ONNX Runtime is installed, but its import fails: the log has the reason"
+    assert refusal.value.message == f"model 'm' cannot be loaded: {told}"
+    assert "/usr/lib/x.so: cannot open shared object file" in caplog.text
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime's own text was about the arguments of a constructor."""
+    folder = tmp_path / os.fsdecode(b"lat\xfcn")
+    folder.mkdir()
+    write(folder, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", [2])], outputs=[value("y", [2])])
+    with pytest.raises(ModelNotLoadable, match=r"model\.onnx: the name of its folder, or of one above, is not UTF-8"):
+        onnx_backend.load(source(folder), SETTINGS)
+
+
+def test_a_folder_may_have_any_name_in_any_locale(tmp_path: Path) -> None:
+    """In the locale C, Python has half of a surrogate pair for each byte of an umlaut."""
+    folder = tmp_path / "ü"
+    folder.mkdir()
+    write(folder, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", [2])], outputs=[value("y", [2])])
+    script = (
+        "import sys; from pathlib import Path; from handler.backends import Source, onnx; "
+        "from handler.settings import Settings; from handler.settings.model import ModelSettings; "
+        "source = Source('m', '1', Path(sys.argv[1]), ModelSettings()); "
+        "print(onnx.load(source, Settings.from_env({})).spec.inputs[0].name)"
+    )
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = {**os.environ, **locale, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "x\n"), done.stderr
 
 
 X2 = TensorSpec("x", FP32, (2,), format="FORMAT_NHWC")

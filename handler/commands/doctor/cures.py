@@ -33,6 +33,8 @@ CURES: Final = (
         "pip install {0} where the server runs; on Lambda add it to the artifact's requirements",
     ),
     ("runtime-missing", r"needs ONNX Runtime", "pip install 'dragoman[onnx]'"),
+    ("runtime-broken", r"its import fails", "`python -c 'import onnxruntime'` where the server runs shows the reason"),
+    ("folder-name", r"is not UTF-8, which", "rename the folder, or the one above it that has other letters"),
     ("text-missing", r"needs the package tokenizers|operators of onnxruntime-ext", "pip install 'dragoman[text]'"),
     ("no-predict", r"no function predict", "define predict(inputs, parameters) in model.py; it returns arrays by name"),
     ("python-error", r"model\.py raised", "repair model.py; `python model.py` in its folder shows the whole traceback"),

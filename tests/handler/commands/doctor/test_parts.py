@@ -370,6 +370,18 @@ OF_RUNTIME = (
     [
         ("t", OF_RUNTIME, "opset", "Unsupported model IR version: 99"),
         ("model 'm' needs ONNX Runtime: pip install", "", "runtime-missing", "needs ONNX Runtime"),
+        (
+            "model 'm' cannot be loaded: ONNX Runtime is installed, but its import fails",
+            "",
+            "runtime-broken",
+            "model 'm'",
+        ),
+        (
+            "model.onnx: the name of its folder, or of one above, is not UTF-8, which ONNX Runtime",
+            "",
+            "folder-name",
+            "model.onnx",
+        ),
         ("step 't' of model 'm' needs the package tokenizers: pip", "", "text-missing", "needs the package"),
         ("the store at h does not answer (X)", "", "fetch", "the store"),
         ("something new", "", "load-refused", "something new"),
