@@ -14,7 +14,7 @@ from core.schema.pool import POOL
 from tests.protocols.grpc.bad_messages import BAD_MESSAGES, both, both_typed, identity
 from tests.support.checks import INTERNALS
 from tests.support.remote import FIELD, SECONDS, Remote, alive, wanted
-from tests.support.strategies import BROKEN, MODELS, Attack, byte_mutants
+from tests.support.strategies import BROKEN, MODELS, Attack, byte_mutants, of_clients
 
 UNARY = [method for method in (*V2_RPC, *health([])) if method.form is Form.UNARY]
 CLIENTS_FAULTS = {
@@ -26,7 +26,8 @@ CLIENTS_FAULTS = {
 DATATYPES = [*FIELD, "FP16", "BF16", "", "FP8"]
 
 texts = st.one_of(
-    st.sampled_from([*MODELS, *BROKEN, "1", "10", "INPUT0", "OUTPUT0", "\0", "../x"]), st.text(max_size=9)
+    st.sampled_from([*MODELS, *BROKEN, "1", "10", "INPUT0", "OUTPUT0", "\0", "../x"]),
+    st.text(max_size=9).filter(of_clients),
 )
 parameters = st.builds(
     lambda kind, number: oip.InferParameter(**({} if kind is None else {kind: number})),
