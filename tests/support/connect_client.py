@@ -19,6 +19,7 @@ JSON: Final = "application/json"
 STREAM: Final = "application/connect+proto"
 STREAM_JSON: Final = "application/connect+json"
 WEB: Final = "application/grpc-web+proto"
+WEB_JSON: Final = "application/grpc-web+json"
 TEXT: Final = "application/grpc-web-text+proto"
 SECONDS: Final = 60
 CODES: Final = {

@@ -21,6 +21,7 @@ from tests.support.connect_client import (
     STREAM_JSON,
     TEXT,
     WEB,
+    WEB_JSON,
     Caller,
     Outcome,
     alive,
@@ -30,7 +31,7 @@ from tests.support.connect_client import (
 from tests.support.strategies import Attack, byte_mutants
 
 METHODS = [method for method in RPCS if method.form is not Form.WATCH]
-BARE, FRAMED = [PROTO, JSON], [STREAM, STREAM_JSON, WEB]
+BARE, FRAMED = [PROTO, JSON], [STREAM, STREAM_JSON, WEB, WEB_JSON]
 CLIENTS_FAULTS = {
     "invalid_argument",
     "not_found",

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 from core.schema import open_inference as oip
-from tests.support.connect_client import GRPS, JSON, OIP, PROTO, STREAM, STREAM_JSON, TEXT, WEB, Caller, envelope, split
+from tests.support.connect_client import (
+    GRPS,
+    JSON,
+    OIP,
+    PROTO,
+    STREAM,
+    STREAM_JSON,
+    TEXT,
+    WEB,
+    WEB_JSON,
+    Caller,
+    envelope,
+    split,
+)
 from tests.support.remote import question, raw, tensors
 
 X = np.array([0])
@@ -25,7 +38,7 @@ def test_an_unexpected_content_type_is_415(caller: Caller, kind: str) -> None:
     assert PROTO in outcome.metadata["accept-post"]
 
 
-@pytest.mark.parametrize("kind", ["application/grpc-web+json", "application/grpc-web-text+json"])
+@pytest.mark.parametrize("kind", [WEB_JSON, "application/grpc-web-text+json"])
 @pytest.mark.parametrize("accept", ["", "application/grpc-web-text"])
 def test_grpc_web_has_json(caller: Caller, kind: str, accept: str) -> None:
     """connect-web sends it without its binary format, and any client may ask for base64."""
@@ -48,7 +61,7 @@ def test_an_unexpected_verb_is_405(caller: Caller, verb: str, kind: str) -> None
     assert (outcome.status, outcome.code, outcome.metadata["allow"]) == (405, "unknown", "GET, HEAD, POST")
 
 
-@pytest.mark.parametrize("kind", [PROTO, JSON, STREAM, STREAM_JSON, WEB])
+@pytest.mark.parametrize("kind", [PROTO, JSON, STREAM, STREAM_JSON, WEB, WEB_JSON])
 @pytest.mark.parametrize("service", ["connectrpc.conformance.v1.UnknownService", OIP])
 def test_an_unexpected_path_is_unimplemented(caller: Caller, service: str, kind: str) -> None:
     """Neither the service nor the method has to be known."""
@@ -90,7 +103,7 @@ def test_one_message_is_neither_none_nor_two(caller: Caller, method: str, servic
 
 def test_an_exchange_may_be_of_nothing(caller: Caller) -> None:
     """Without a question there is no answer and no error."""
-    for kind in (STREAM, STREAM_JSON, WEB):
+    for kind in (STREAM, STREAM_JSON, WEB, WEB_JSON):
         outcome = caller.post("ModelStreamInfer", kind)
         assert (outcome.code, outcome.messages) == (None, [])
 
