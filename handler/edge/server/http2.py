@@ -112,6 +112,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def data_received(self, data: bytes) -> None:
         for part, reset in self._resets.parts(data):
+            self._whole.reset = reset
             if part and not self.transport.is_closing():
                 super().data_received(part)
             if reset and not self.transport.is_closing():

@@ -35,11 +35,13 @@ class KnownHead(NamedTuple):
 class WholeStreams:
     """Collects the frames of one connection's requests until a request is whole.
 
-    `sendings`: the applications that send an answer that is already made, by stream.
+    `sendings`: the applications that send an answer that is already made, by stream. `reset`: the stream whose reset is
+    behind the frames of this turn, 0 for none: if its request is incomplete, it does not begin.
     """
 
     def __init__(self, connection: Any, requests: WholeRequests | None) -> None:
         self.sendings: dict[int, Sending] = {}
+        self.reset = 0
         self._connection = connection
         self._requests = requests
         self._waiting: dict[int, list[Any]] = {}
@@ -73,6 +75,7 @@ class WholeStreams:
         if not self._waiting:
             return ()
         waiting, self._waiting = self._waiting, {}
+        waiting.pop(self.reset, None)
         return [event for events in waiting.values() for event in events]
 
     def _answer(self, stream_id: int, events: list[Any]) -> bool:
