@@ -71,6 +71,7 @@ class Elsewhere:
         self._observer = observer
         self._dispatcher = dispatcher
         self._site: Any = None
+        self._making = asyncio.Lock()
         self._pages = Turns("pages", PAGES)
         self._scrapes = Turns("metrics", SCRAPES)
 
@@ -102,7 +103,9 @@ class Elsewhere:
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the site answer. A page takes a turn until it was made: its client may be slow to read."""
         if self._site is None:
-            self._site = await self._dispatcher.promptly(self._made)
+            async with self._making:  # the first requests may be many: the site is made once, in one thread
+                if self._site is None:
+                    self._site = await self._dispatcher.promptly(self._made)
         site, is_page = self._site
         if not is_page(scope):
             await site(scope, receive, send)
