@@ -23,7 +23,7 @@ from handler.backends.reasons import for_log, is_about_numbers, is_about_shapes,
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
 from handler.settings import Settings
-from handler.settings.providers import CPU, refusal
+from handler.settings.providers import CPU, is_absent, refusal
 
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
@@ -84,7 +84,7 @@ def _runtime(name: str) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - 144 ms of cold start for servers without ONNX models
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "onnxruntime":
+        if is_absent(error):
             raise ModelNotLoadable(f"model {name!r} needs ONNX Runtime: pip install 'dragoman[onnx]'") from None
         log.warning("the import of ONNX Runtime fails: %s", for_log(error)[0])
         told = "ONNX Runtime is installed, but its import fails: the log has the reason"

@@ -16,11 +16,17 @@ def parse(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
     try:
         import onnxruntime  # noqa: PLC0415 - 144 ms of cold start, for servers with this setting
-    except ImportError:
-        raise ValueError("nothing, as ONNX Runtime is not installed: pip install 'dragoman[onnx]'") from None
+    except ImportError as error:
+        why = "is not installed: pip install 'dragoman[onnx]'" if is_absent(error) else f"cannot be imported: {error}"
+        raise ValueError(f"nothing, as ONNX Runtime {why}") from None
     if problem := refusal(names, onnxruntime):
         raise ValueError(f"execution providers: {problem}")
     return names
+
+
+def is_absent(error: ImportError) -> bool:
+    """Decides whether ONNX Runtime is not installed; otherwise it is, and its own import fails."""
+    return isinstance(error, ModuleNotFoundError) and error.name == "onnxruntime"
 
 
 def refusal(names: Sequence[str], runtime: Any) -> str:

@@ -75,6 +75,17 @@ def test_a_provider_without_onnx_runtime_names_its_cure(monkeypatch: pytest.Monk
         Settings.from_env({"DRAGOMAN_PROVIDERS": CPU})
 
 
+def test_a_provider_of_an_onnx_runtime_that_cannot_be_imported_has_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package manager would say that it is installed."""
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('libx.so.1: cannot open shared object file')")
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidSettings, match=r"ONNX Runtime cannot be imported: libx\.so\.1: cannot open shared"):
+        Settings.from_env({"DRAGOMAN_PROVIDERS": CPU})
+
+
 def test_a_provider_that_does_not_start_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX Runtime goes on with the others where a driver is missing, which would be slow without a word."""
     add(tmp_path, "m", "1")
