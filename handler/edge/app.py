@@ -143,7 +143,7 @@ class App:
             record.protocol = "custom"
             await self.rest.serve(destination, DIALECTS[0], visitor, receive, send)
         elif calls is not None:
-            await calls.serve(scope, receive, send, visitor, timing)
+            await calls.serve(path, receive, send, visitor, timing)
         else:
             record.protocol = "site"
             await self._elsewhere.serve(path, scope, receive, self._timed(send, timing, scope["method"]), visitor)

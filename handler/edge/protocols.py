@@ -15,6 +15,8 @@ from handler.settings.hosts import Contract
 
 INTERNAL: Final = "internal error: the server's log has the details"
 """The text that clients read for an unforeseen exception."""
+OF_CALLS: Final = (b"application/grpc", b"application/connect+")
+"""Beginnings of the media types that only remote calls have. Connect's calls of one message have others, too."""
 REMEMBERED_PATHS: Final = 1024
 LONGEST_REMEMBERED: Final = 256
 
@@ -63,8 +65,9 @@ class RouteMatch(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """Where a request goes. `path`: below the application's mount. `is_rpc`: it is /package.Service/Method.
+    """Where a request goes. `path`: below the application's mount.
 
+    `is_rpc`: it is /package.Service/Method, or nobody's path from a client that reads only refusals of calls.
     `dialect`: the protocol that owns the path, None if none does. `match`: of a path that is remembered.
     """
 
@@ -91,7 +94,8 @@ class Routes:
             return known
         path, is_rpc = path_of(scope)
         owners = () if is_rpc else self._dialects
-        return Destination(path, is_rpc, next((dialect for dialect in owners if dialect.owns(path)), None))
+        dialect = next((dialect for dialect in owners if dialect.owns(path)), None)
+        return Destination(path, is_rpc or (dialect is None and _says_call(scope)), dialect)
 
     def find(self, path: str, dialect: Dialect, scope: Scope) -> RouteMatch:
         """Returns the dialect's route for a path. Raises RouteNotFound, MethodNotAllowed."""
@@ -109,6 +113,13 @@ class Routes:
             known = Destination(path, is_rpc=False, dialect=dialect, match=match)
             self._known[method, scope["path"], scope.get("root_path", "")] = known
         return match
+
+
+def _says_call(scope: Scope) -> bool:
+    """Decides whether a request says that it is a call of gRPC or gRPC-Web, or a stream of Connect."""
+    if scope["method"] != "POST":
+        return False
+    return any(name == b"content-type" and value.lower().startswith(OF_CALLS) for name, value in scope["headers"])
 
 
 def _asks_for_page(scope: Scope) -> bool:

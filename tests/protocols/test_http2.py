@@ -91,6 +91,7 @@ def test_a_stream_with_thousands_of_messages_does_not_stand_still(remote: Remote
     ("inference.GRPCInferenceService/ModelInfer", b"\xff", "INVALID_ARGUMENT"),
     ("inference.GRPCInferenceService/Nothing", BIG, "UNIMPLEMENTED"),
     ("inference.GRPCInferenceService/TraceSetting", BIG, "UNIMPLEMENTED"),
+    ("Unknown/Nothing", BIG, "UNIMPLEMENTED"),
 ])  # fmt: skip
 def test_a_refusal_leaves_the_connection(remote: Remote, path: str, body: bytes, code: str) -> None:
     """Also where the refusal comes before the request's end. The id of the request is in the error's details."""

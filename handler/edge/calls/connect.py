@@ -79,13 +79,16 @@ class Calls:
             answer = codec.instead(failure) or question.kind.refuse(failure, own_id())
         return answer
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
-        """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
-        kind = protocol.kind_of(visitor.headers)
+    async def serve(self, path: str, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
+        """Answers a request for /package.Service/Method. `path`: below the application's mount.
+
+        `timing`: gets the steps of a method with one answer.
+        """
+        scope, kind = visitor.scope, protocol.kind_of(visitor.headers)
         is_open = exchange.goes_both_ways(scope)
         is_unread = kind.end is None or not (kind.native or is_open)  # a stream over HTTP/2 may have no end
         try:
-            call = self._call(scope, visitor, timing, is_possible=is_open or not kind.native)
+            call = self._call(path, visitor, timing, is_possible=is_open or not kind.native)
             if is_open and call.is_exchange:
                 exchange.let_go(scope)
                 await call.exchange(receive, send)
@@ -104,13 +107,12 @@ class Calls:
             more = self._tools.clock.headers(timing)
             await exchange.answer(response, scope["method"], send, more, self.options.flight)
 
-    def _call(self, scope: Scope, visitor: Visitor, timing: Timing, *, is_possible: bool) -> RemoteCall:
+    def _call(self, path: str, visitor: Visitor, timing: Timing, *, is_possible: bool) -> RemoteCall:
         """Returns the call that a head begins. `is_possible`: its server has what its protocol needs.
 
         Raises EdgeError, InvalidInput, NotSupported, and the gate's refusals.
         """
-        path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
-        method = self.methods.get(path)
+        scope, method = visitor.scope, self.methods.get(path)
         right = None if method is None else method.rpc.right
         called(protocol.carrier(visitor.headers), right)
         models = visitor.models(right)

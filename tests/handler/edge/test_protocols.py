@@ -67,3 +67,20 @@ def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> Non
     assert known.destination(scope | {"raw_path": b"/v2/models/m%2Fready"}).match is None
     assert known.destination(scope | {"method": "POST"}).match is None
     assert known.destination(scope | {"root_path": "/v2/models"}).dialect is None
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "is_rpc"), [
+    ("POST", "/Unknown/Method", b"application/grpc", True),
+    ("POST", "/unknown", b"application/grpc-web+proto", True),
+    ("POST", "/unknown", b"Application/Connect+JSON; charset=utf-8", True),
+    ("POST", "/a.B/Method", b"application/json", True),
+    ("GET", "/unknown", b"application/grpc", False),
+    ("POST", "/unknown", b"application/json", False),
+    ("POST", "/v2/models/m/infer", b"application/grpc", False),
+])  # fmt: skip
+def test_a_call_has_its_path_or_nobodys_path_and_the_type_of_calls(
+    method: str, path: str, kind: bytes, *, is_rpc: bool
+) -> None:
+    """A protocol that owns the path refuses the type in its own words."""
+    scope = {"method": method, "path": path, "headers": [(b"content-type", kind)]}
+    assert routes().destination(scope).is_rpc is is_rpc

@@ -70,6 +70,17 @@ def test_an_unexpected_path_is_unimplemented(caller: Caller, service: str, kind:
     assert outcome.status == (404 if kind in (PROTO, JSON) else 200)
 
 
+@pytest.mark.parametrize("kind", [STREAM, STREAM_JSON, WEB, WEB_JSON])
+@pytest.mark.parametrize("path", ["/Unknown/Method", "/unknown", "/a/b/c"])
+def test_a_path_that_no_protocol_has_is_unimplemented_to_a_client_of_calls(
+    caller: Caller, path: str, kind: str
+) -> None:
+    """A service may have no package. Such a client reads no JSON that V2 has for the path."""
+    outcome = caller.ask("POST", path, envelope(BODY), {"content-type": kind})
+    assert (outcome.status, outcome.code) == (200, "unimplemented")
+    assert outcome.text == f"the server has no method at '{path}'"
+
+
 @pytest.mark.parametrize(("method", "service", "kind", "coding"), [
     ("ModelInfer", OIP, PROTO, "content-encoding"),
     ("ModelInfer", OIP, WEB, "grpc-encoding"),
