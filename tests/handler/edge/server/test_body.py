@@ -113,14 +113,17 @@ def test_what_is_not_answered_at_once_comes_by_asgi_with_its_body(
 
 def test_requests_behind_a_body_have_their_answers(port: int, app: Whole) -> None:
     """They come in the segment with which it ends."""
+    got = b""
     with opened(port) as connection:
-        for _ in range(2):
+        for number in (1, 2):
             begin(connection, app, post(90_000) + b"x")
             connection.sendall(b"x" * 89_999 + post(1) + b"y" + head("GET", "/a") + post(2) + b"z")
             threading.Event().wait(0.01)
             connection.sendall(b"z")
+            while got.count(b"zz") < number:  # a body has a room only if nothing is under way
+                got += connection.recv(2**16)
         connection.shutdown(socket.SHUT_WR)
-        bodies = re.findall(rb"content-length: \d+\r\n\r\n([^H]*)", rest(connection))
+        bodies = re.findall(rb"content-length: \d+\r\n\r\n([^H]*)", got + rest(connection))
     assert bodies == [b"x" * 90_000, b"y", b"", b"zz"] * 2
 
 
