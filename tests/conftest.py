@@ -22,14 +22,14 @@ settings.register_profile(
 settings.load_profile("ours")
 LONGEST = (
     "openapi/test_answers", "doctor/test_faults", "s3/test_fetch_faults", "publish/test_bucket_push",
-    "server/test_http2", "server/test_protocol", "openapi/test_typed", "protocols/test_errors", "tests/test_documents",
+    "h2/test_connection", "server/test_protocol", "openapi/test_typed", "protocols/test_errors", "tests/test_documents",
     "publish/test_pull", "protocols/test_fuzz", "publish/test_replacing", "s3/test_store", "tests/test_patterns",
     "lifecycle/test_workers", "tests/test_walks", "runtime/test_loop", "protocols/test_clients", "encoding/test_jsonio",
     "commands/test_batch", "abuse/test_connections", "v1/test_numbers", "abuse/test_slow_models",
     "lifecycle/test_memory", "publish/test_optimize", "abuse/test_gate_clients", "server/test_body",
     "protocols/test_http2", "v1/test_answer", "server/test_whole", "platforms/test_contracts", "v1/test_values",
     "abuse/test_store", "doctor/test_parts", "handler/test_cli", "call/test_infer", "batch/test_events",
-    "server/test_whole_streams", "s3/test_addresses",
+    "h2/test_whole_streams", "s3/test_addresses",
 )  # fmt: skip
 """Modules that take longest, in this order: with four of them side by side on two cores 10 s and more."""
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle
 
-from handler.edge.server.calls import is_call, with_trailers
+from handler.edge.server.h2.calls import is_call, with_trailers
 from handler.edge.server.limits import WaitLimit
 
 PARKED: Final = 4096

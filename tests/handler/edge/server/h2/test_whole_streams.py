@@ -1,4 +1,4 @@
-"""handler.edge.server.whole_streams: connections of HTTP/2 to an application that answers at once."""
+"""handler.edge.server.h2.whole_streams: connections of HTTP/2 to an application that answers at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pytest
 import zttp
 
 from core.wire import HttpResponse
-from handler.edge.server.http2 import CALLS, LAST_STREAM, EitherHttp
+from handler.edge.server.h2.connection import CALLS, LAST_STREAM
+from handler.edge.server.h2.whole_streams import MOST_AT_ONCE, WholeStreams
+from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.whole import LONGEST_HEAD
-from handler.edge.server.whole_streams import MOST_AT_ONCE, WholeStreams
 from tests.support.bounded import Whole, serving
 from tests.support.http2 import (
     DATA,

@@ -1,4 +1,4 @@
-"""handler.edge.server.unread without a network; test_http2 has the bounds with real connections."""
+"""handler.edge.server.h2.unread without a network; test_connection has the bounds with real connections."""
 
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -6,8 +6,8 @@ from unittest.mock import MagicMock
 import pytest
 import zttp
 
+from handler.edge.server.h2.unread import UnreadBodies
 from handler.edge.server.limits import Limits
-from handler.edge.server.unread import UnreadBodies
 from tests.support.http2 import DATA, END_STREAM, PREFACE, RST_STREAM, SETTINGS, asking, frame
 
 LIMITS = Limits(head=1000, head_seconds=1, pause=7, drain=10, connections=20)

@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from handler.edge.exchange import UNPACED_KEY, Receive, Scope, Send
-from handler.edge.server.calls import is_call
+from handler.edge.server.h2.calls import is_call
 from handler.edge.server.limits import Limits, WaitLimit
 from handler.edge.server.refusals import LATE
 

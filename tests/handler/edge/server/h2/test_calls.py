@@ -1,4 +1,4 @@
-"""handler.edge.server.calls: calls of gRPC among the requests of HTTP/2."""
+"""handler.edge.server.h2.calls: calls of gRPC among the requests of HTTP/2."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import TooLarge
-from handler.edge.server import calls
+from handler.edge.server.h2 import calls
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 

@@ -1,4 +1,4 @@
-"""handler.edge.server.paced: bodies that stop, or drip."""
+"""handler.edge.server.h2.paced: bodies that stop, or drip."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from handler.edge.exchange import let_go
-from handler.edge.server import paced
+from handler.edge.server.h2 import paced
 from handler.edge.server.limits import Limits
 
 PART = {"type": "http.request", "body": b"x" * 11, "more_body": True}

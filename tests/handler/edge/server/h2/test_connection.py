@@ -1,4 +1,4 @@
-"""handler.edge.server.http2 is tested with frames to uvicorn in this process, on either event loop."""
+"""handler.edge.server.h2.connection is tested with frames to uvicorn in this process, on either event loop."""
 
 import asyncio
 import json
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, WINDOW, BoundedHttp2, EitherHttp
+from handler.edge.server.h2.connection import CALLS, WINDOW, BoundedHttp2
+from handler.edge.server.h2.resets import MOST_REQUESTS, MOST_RESETS
+from handler.edge.server.h2.stream import PARKED, StreamFlow
+from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
-from handler.edge.server.resets import MOST_REQUESTS, MOST_RESETS
-from handler.edge.server.stream import PARKED, StreamFlow
 from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
     DATA,

@@ -1,4 +1,4 @@
-"""handler.edge.server.tables without a network; test_http2 has its effect on real connections."""
+"""handler.edge.server.h2.tables without a network; test_connection has its effect on real connections."""
 
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from handler.edge.server.flow import BODIES
-from handler.edge.server.tables import EMPTY, TableWrites, is_small
+from handler.edge.server.h2.tables import EMPTY, TableWrites, is_small
 from tests.support.http2 import DATA, END_HEADERS, HEADERS, SETTINGS, frame
 
 ACKNOWLEDGED = frame(SETTINGS, flags=1)

@@ -1,11 +1,11 @@
-"""handler.edge.server.resets: which bytes of a client zttp gets."""
+"""handler.edge.server.h2.resets: which bytes of a client zttp gets."""
 
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.edge.server.resets import MOST_REQUESTS, MOST_RESETS, PREFACE, ClientResets
+from handler.edge.server.h2.resets import MOST_REQUESTS, MOST_RESETS, PREFACE, ClientResets
 from tests.support.http2 import DATA, HEADERS, PING, RST_STREAM, frame
 
 OTHERS = st.tuples(st.sampled_from([DATA, HEADERS, PING]), st.binary(max_size=40))
