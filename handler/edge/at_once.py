@@ -11,7 +11,7 @@ from core.errors import ServerBusy
 from core.wire import REQUEST_ID, Header, HttpResponse, HttpStream, Part
 from handler.edge.exchange import Receive, Room, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
-from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
+from handler.edge.jobs import AT_END, QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
 from handler.edge.observe.record import RECORD, Record, drawn
 from handler.edge.rest import Rest, Tools
 from handler.edge.timing import Timing
@@ -51,7 +51,7 @@ class AtOnce:
         if self._gate.models_at_hand(head.scope, head.headers, head.right, head.model) is None:
             return None
         try:
-            return Room(size, head.raw_at, self._tools.flight)
+            return Room(size, size if head.raw_at == AT_END else head.raw_at, self._tools.flight)
         except ServerBusy:
             return None
 

@@ -27,6 +27,8 @@ RAW_QUICKLY_READ: Final = 4 * 1024 * 1024
 """The same for a short JSON head with raw numbers behind it, which stay where they are: a quarter of a millisecond."""
 SURELY_TAKEN: Final = TEXT_OF_REQUEST // RATIO
 """Bytes of a body that any model could take, inflated too."""
+AT_END: Final = -1
+"""Raw tensors are the last field of a message: where a body ends aligned, the last of them needs no copy."""
 VERSION: Final = b"model-version"
 """The header that names the version that answered: not every protocol's answers do, and a canary's should."""
 OURS: Final = (VERSION, REQUEST_ID)
@@ -89,8 +91,8 @@ class WholeHead(NamedTuple):
     """The head of a request that may be answered at once.
 
     `headers`: by name. `model`: the one in the path, None if the path names none. `protocol`: its name in records.
-    `raw_at`: the byte of a body that should lie aligned, as for `exchange.gather`, if raw tensors follow a short head;
-    0 for a body that is not raw, None for a request that cannot wait until its body has arrived.
+    `raw_at`: the byte of a body that should lie aligned, as for `exchange.gather`, if raw tensors follow a short head,
+    or AT_END; 0 for a body that is not raw, None for a request that cannot wait until its body has arrived.
     `answer`: returns the answer to a body, or None if that is not sure to be quick; takes the models that the caller
     may use, and the record of the request.
     """

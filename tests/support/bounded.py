@@ -57,11 +57,12 @@ class Whole:
     `heads`, `rooms`, `answers`: how often it was asked for each. `calls`: requests that came by ASGI; `gone` of them
     had no whole body. `came`: the time at which the head of the last one came, if it came before.
     A body that begins with "later" has to come by ASGI; with "sent", an application of its own sends the answer.
-    It waits for bodies of up to `most_waited` bytes.
+    It waits for bodies of up to `most_waited` bytes, which count in `flight`.
     """
 
     def __init__(self) -> None:
         self.most_waited = MOST_WAITED
+        self.flight = NO_LIMIT
         self.heads = self.rooms = self.answers = self.calls = self.gone = 0
         self.came: int | None = None
         self.last_room: Any = None
@@ -85,7 +86,7 @@ class Whole:
 
     def room(self, _head: Any, size: int) -> Room | None:
         """Returns memory for a body of up to `most_waited` bytes."""
-        self.last_room = Room(size, 0, NO_LIMIT) if size <= self.most_waited else None
+        self.last_room = Room(size, 0, self.flight) if size <= self.most_waited else None
         self.rooms += self.last_room is not None
         return self.last_room
 

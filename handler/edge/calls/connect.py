@@ -19,7 +19,7 @@ from handler.edge.calls.codec import CallOptions, EnvelopeCodec
 from handler.edge.calls.messages import failed
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
-from handler.edge.jobs import Job, ServedModels, WholeHead
+from handler.edge.jobs import AT_END, Job, ServedModels, WholeHead
 from handler.edge.leaving import Leaving
 from handler.edge.observe.record import Record, called, own_id, refused
 from handler.edge.timing import Timing
@@ -56,7 +56,7 @@ class Calls:
         answer = partial(self._at_once, question)
         raw_at: int | None = None  # a deadline counts from the head
         if question.seconds is None:
-            raw_at = 0 if question.kind.json else exchange.length_in(headers, b"content-length")  # as RemoteCall.body
+            raw_at = 0 if question.kind.json else AT_END
         return WholeHead(scope, headers, method.rpc.right, None, protocol.carrier(headers), raw_at, answer)
 
     def _at_once(

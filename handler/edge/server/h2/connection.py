@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.zttp_h2_impl import ZttpH2Protocol
 from uvicorn.server import ServerState
 
-from handler.edge.exchange import Receive, Scope, Send, Sending
+from handler.edge.exchange import CAME_KEY, Receive, Scope, Send, Sending
 from handler.edge.server import refusals
 from handler.edge.server.h2.calls import CallRefusal, is_call
 from handler.edge.server.h2.paced import Paced
@@ -97,6 +97,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def _end(self, stream_id: int) -> None:
         """Ends a request whose reset zttp did not get."""
         event, stream = ResetStream(stream_id), self.conn.stream(stream_id)
+        self._whole.drop(stream_id)
         if not self.unread.took(event):
             self.handle_rst_stream(event)  # type: ignore[arg-type] # as far as used
         if stream.send_window is not None:  # else it has ended
@@ -132,17 +133,19 @@ class BoundedHttp2(ZttpH2Protocol):
         return ()
 
     def handle_request(self, event: zttp.Request) -> None:
+        sending, came = self._whole.told(event.stream_id)
         reason = self.reset_for(event)
         if reason is not None:
             self.conn.stream(event.stream_id).reset(reason)
             return
         self._begun += 1
         if not self._is_over():
-            self._running += 1
-            self._watch.requests += 1
-        self.app = partial(self._serve, self._whole.sendings.pop(event.stream_id, None))
+            self.counts(1)
+        self.app = partial(self._serve, sending)
         super().handle_request(event)
         cycle = self.cycles[event.stream_id]
+        if came is not None:
+            cycle.scope[CAME_KEY] = came  # type: ignore[typeddict-unknown-key] # ASGI's scopes may have any
         if event.end_stream:  # zttp has no event of its own for it, and uvicorn waits for one
             cycle.more_body = False
             cycle.message_event.set()
@@ -161,6 +164,17 @@ class BoundedHttp2(ZttpH2Protocol):
         if stream_id >= LAST_STREAM:
             self._announce()
 
+    def counts(self, change: int) -> None:
+        """Counts requests that are under way, or wait for their bodies."""
+        self._running += change
+        self._watch.requests += change
+
+    def begin_late(self) -> None:
+        """Begins requests that have waited for their bodies for too long."""
+        self._unset_keepalive_if_required()
+        self.handle_events()
+        self.flush()
+
     def reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
         """Returns why a request gets a reset instead of an answer."""
         if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
@@ -178,8 +192,7 @@ class BoundedHttp2(ZttpH2Protocol):
         try:
             await (sending or self._refusal(scope) or self._paced)(scope, receive, send)
         finally:
-            self._running -= 1
-            self._watch.requests -= 1
+            self.counts(-1)
 
     def on_response_complete(self, stream_id: int) -> None:
         """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
@@ -193,7 +206,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def _close_if_ending(self) -> None:
         """Closes the connection when the client or the server has announced its end and the client has all answers."""
-        if self._is_ending and not self.cycles:
+        if self._is_ending and not (self.cycles or self._whole.awaits):
             self._close_connection()
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
@@ -215,6 +228,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.unread.close()
+        self._whole.close()
         self._wake()
 
     def pause_writing(self) -> None:
@@ -242,6 +256,10 @@ class BoundedHttp2(ZttpH2Protocol):
     def give_up(self, _stage: Stage) -> None:
         """Ends a connection whose client does not read."""
         self.transport.abort()  # closing would wait for the client
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self._whole.awaits:
+            super().timeout_keep_alive_handler()
 
     def leave(self) -> None:
         """Closes an idle connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import threading
@@ -14,10 +15,12 @@ import pytest
 import zttp
 
 from core.wire import HttpResponse
+from handler.edge.flight import SMALL, Flight
 from handler.edge.server.h2.connection import CALLS, LAST_STREAM
 from handler.edge.server.h2.whole_streams import MOST_AT_ONCE, WholeStreams
 from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
+from handler.edge.server.watch import SORT_SECONDS
 from handler.edge.server.whole import LONGEST_HEAD
 from tests.support.bounded import Whole, serving
 from tests.support.http2 import (
@@ -35,7 +38,7 @@ from tests.support.http2 import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CANCEL = b"\0\0\0\x08"
 LIMITS = Limits(head=8000, head_seconds=30, pause=30, drain=300_000, connections=20)
@@ -135,7 +138,7 @@ def test_what_was_made_is_sent_and_what_takes_longer_comes_by_asgi(port: int, ap
     assert (app.heads, app.answers, app.calls) == (1, 2, 2)
 
 
-def test_a_body_that_comes_later_is_awaited(port: int, app: Whole) -> None:
+def test_a_body_whose_length_is_not_known_is_awaited_by_asgi(port: int, app: Whole) -> None:
     """The request has begun by then."""
     with Http2(port) as client:
         client.send(asking(1, "POST", "/", ends=False))
@@ -144,6 +147,174 @@ def test_a_body_that_comes_later_is_awaited(port: int, app: Whole) -> None:
         client.send(frame(DATA, 1, b"one"), posted(3, b"two"), frame(DATA, 1, b"", END_STREAM))
         assert {client.answer(3), client.answer(1)} == {(200, b"two"), (200, b"one")}
     assert (app.answers, app.calls) == (1, 1)
+
+
+GRPC = (("content-type", "application/grpc"), ("te", "trailers"))
+"""The headers of a call, whose message has its length before it."""
+
+
+def message(size: int, announced: int | None = None) -> bytes:
+    """Returns a message of gRPC. `announced`: the length before it, if that is a wrong one."""
+    return b"\0" + (size if announced is None else announced).to_bytes(4) + b"m" * size
+
+
+def begin(client: Http2, app: Whole, stream: int, body: bytes, *headers: tuple[str, str]) -> None:
+    """Sends a head and the first part of a body, and waits until the server waits for the rest."""
+    before = app.rooms
+    client.send(asking(stream, "POST", "/", *headers, ends=False), frame(DATA, stream, body))
+    until(lambda: app.rooms == before + 1)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        threading.Event().wait(0.001)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"), [(b"a" * 5000, (("content-length", "5000"),)), (message(90_000), GRPC), (message(0), GRPC)]
+)
+def test_a_request_waits_for_its_body(port: int, app: Whole, body: bytes, headers: Any) -> None:
+    """Its length is known from the head, or from a message's. Another request is answered meanwhile."""
+    with Http2(port) as client:
+        client.take(1_000_000)
+        begin(client, app, 1, body[:5], *headers)
+        client.send(posted(3, b"other"))
+        assert client.answer(3) == (200, b"other")
+        client.send(*(frame(DATA, 1, body[start : start + 16_000]) for start in range(5, len(body), 16_000)))
+        client.send(frame(DATA, 1, b"", END_STREAM))
+        assert client.answer(1) == (200, body)
+    assert (app.rooms, app.answers, app.calls) == (1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "headers", "waits"),
+    [
+        (message(10), b"more", GRPC, True),
+        (message(10, 12), b"", GRPC, True),
+        (b"later", b" in ASGI", (("content-length", "13"),), True),
+        (b"sent", b" at once", (("content-length", "12"),), True),
+        (message(10)[:4], message(10)[4:], GRPC, False),
+        (message(10)[:9], message(10)[9:], GRPC[1:], False),
+        (message(200_000)[:9], b"", GRPC, False),
+        (b"a", b"b", (("content-length", "2"), ("expect", "100-continue")), False),
+    ],
+)
+def test_what_a_request_cannot_wait_for_comes_by_asgi(
+    port: int, app: Whole, first: bytes, rest: bytes, headers: Any, *, waits: bool
+) -> None:
+    """A length that is wrong, not known or too long; a client that waits itself; an answer that takes longer."""
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", *headers, ends=False), frame(DATA, 1, first))
+        until(lambda: app.rooms + app.calls == 1)
+        assert app.rooms == waits
+        client.send(frame(DATA, 1, rest, END_STREAM))
+        body = first + rest
+        assert client.answer(1) == (200, b"made:" + body if first == b"sent" else body)
+        client.send(posted(3, b"x"))
+        assert client.answer(3) == (200, b"x")
+    assert (app.answers, app.calls) == (1, first != b"sent")
+    assert (app.came is not None) == (waits and first != b"sent")
+
+
+@pytest.mark.parametrize("idle", [0.05, 0.3])
+def test_a_body_that_does_not_go_on_is_not_awaited_for_long(app: Whole, idle: float) -> None:
+    """The request begins with the part that has come. The connection is not `idle` before, nor after."""
+    with serving("uvloop", LIMITS._replace(pause=0.2), EitherHttp, idle, app=app) as port, Http2(port) as client:
+        begin(client, app, 1, message(10)[:9], *GRPC)
+        until(lambda: app.calls == 1)
+        threading.Event().wait(0.15)
+        client.send(frame(DATA, 1, message(10)[9:], END_STREAM))
+        assert client.answer(1) == (200, message(10))
+    assert (app.answers, app.came is None) == (0, False)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("before", [0, 200])
+def test_a_request_that_is_reset_while_it_waits_never_begins(
+    app: Whole, caplog: pytest.LogCaptureFixture, loop: str, before: int
+) -> None:
+    """The parser does not get its reset if there were many `before`. No request begins when its time would be over."""
+    limits = LIMITS._replace(pause=0.1)
+    with serving(loop, limits, EitherHttp, app=app) as port, Http2(port) as client:
+        for stream in range(1, 2 * before, 2):
+            client.send(asking(stream, "POST", "/", ends=False) + frame(RST_STREAM, stream, CANCEL))
+        first = 2 * before + 1
+        begin(client, app, first, b"12", ("content-length", "4"))
+        client.send(frame(RST_STREAM, first, CANCEL))
+        client.send(posted(first + 2, b"x"))
+        assert client.answer(first + 2) == (200, b"x")
+        begin(client, app, first + 4, b"12", ("content-length", "4"))
+        client.send(frame(DATA, first + 4, b"34", END_STREAM))
+        assert client.answer(first + 4) == (200, b"1234")
+        threading.Event().wait(0.2)
+    assert (app.rooms, app.calls) == (2, 0)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+@pytest.mark.parametrize("ends", ["whole", "by the client", "too much"])
+def test_the_bytes_of_a_body_count_while_it_is_awaited(port: int, app: Whole, ends: str) -> None:
+    """If they become too many beside others, the application decides."""
+    flight = app.flight = Flight(500_000)
+    size = 100_000
+    with Http2(port) as client:
+        client.take(1_000_000)
+        begin(client, app, 1, b"a" * 16_000, ("content-length", str(size)))
+        assert flight.held == 0  # as for any short body
+        pieces = [frame(DATA, 1, b"a" * 16_000)] * 5
+        client.send(*pieces[:4])
+        until(lambda: flight.held >= 2 * SMALL)
+        if ends == "by the client":
+            client.send(frame(RST_STREAM, 1, CANCEL))
+        else:
+            if ends == "too much":
+                flight.take(400_000)
+            client.send(pieces[4], frame(DATA, 1, b"a" * 4000, END_STREAM))
+            assert client.answer(1) == (200, b"a" * size)
+    until(lambda: flight.held == (400_000 if ends == "too much" else 0))
+    assert (app.answers, app.calls) == (ends == "whole", ends == "too much")
+
+
+def test_a_connection_that_ends_gives_back_what_its_bodies_held(port: int, app: Whole) -> None:
+    app.flight = Flight(500_000)
+    with Http2(port) as client:
+        begin(client, app, 1, b"a" * 16_000, ("content-length", "100000"))
+        client.send(*[frame(DATA, 1, b"a" * 16_000)] * 4)
+        until(lambda: app.flight.held >= 2 * SMALL)
+    until(lambda: app.flight.held == 0)
+    assert (app.answers, app.calls) == (0, 0)
+
+
+def test_a_connection_whose_request_waits_is_not_idle(app: Whole) -> None:
+    """It is not closed for another one, but is when it has its answer."""
+    limits = LIMITS._replace(connections=1)
+    with serving("uvloop", limits, EitherHttp, app=app) as port, Http2(port) as client:
+        begin(client, app, 1, b"12", ("content-length", "4"))
+        with Http2(port) as other:
+            assert other.next() is None
+        client.send(frame(DATA, 1, b"34", END_STREAM))
+        assert client.answer(1) == (200, b"1234")
+        threading.Event().wait(2 * SORT_SECONDS)
+        with Http2(port) as other:
+            other.send(posted(1, b"x"))
+            assert other.answer(1) == (200, b"x")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_that_ends_answers_a_request_that_waits(loop: str, app: Whole) -> None:
+    """Its connection ends after the answer."""
+    with ExitStack() as serves:
+        port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
+        ending = threading.Thread(target=serves.pop_all().close)
+    with Http2(port) as client:
+        begin(client, app, 1, b"12", ("content-length", "4"))
+        ending.start()
+        assert client.of(0, GOAWAY) is not None
+        client.send(frame(DATA, 1, b"34", END_STREAM))
+        assert client.answer(1) == (200, b"1234")
+        assert client.of(0, GOAWAY) is not None
+        assert client.next() is None
+    ending.join()
+    assert (app.answers, app.calls) == (1, 0)
 
 
 def test_a_request_that_is_reset_in_its_turn_never_begins(port: int, app: Whole) -> None:
@@ -233,7 +404,9 @@ def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whol
     refused = clients[-1].of(201, RST_STREAM)
     assert refused is not None
     assert refused.payload == b"\0\0\0\x07"
-    assert app.answers == 0
+    clients[-1].send(asking(203, "POST", "/", ("content-length", "4"), ends=False))
+    assert clients[-1].of(203, RST_STREAM) is not None
+    assert (app.answers, app.rooms) == (0, 0)
     for client in clients:
         client.socket.close()
 
@@ -241,7 +414,7 @@ def test_a_full_server_refuses_what_it_would_answer_at_once(port: int, app: Whol
 def test_answers_have_their_trailers_and_no_header_of_another_connection(app: Whole) -> None:
     """HTTP/2 does not have the header `connection`, and clients refuse it."""
 
-    def answer(_head: Any, body: bytes, write: Any, _most: int) -> bool:
+    def answer(_head: Any, body: bytes, write: Any, _most: int, _came: int | None) -> bool:
         headers = (b"connection", b"close"), (b"x-one", b"1")
         write(HttpResponse(200, headers, (body, b"!"), ((b"grpc-status", b"0"),)), [(b"x-two", b"2")], (body, b"!"))
         return True
@@ -267,13 +440,14 @@ def test_streams_cut_anywhere_have_the_answers_that_asgi_gives(app: Whole) -> No
             streams = [2 * number + 1 for number in range(numbers.randint(1, 6))]
             frames = _shuffled(numbers, [_request(numbers, stream) for stream in streams])
             wire = b"".join(frames)
-            cuts = sorted(numbers.choices(range(len(wire)), k=numbers.randint(0, 3)))
+            cuts = sorted(numbers.choices(range(len(wire)), k=numbers.randint(1, 5)))
             pieces = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
-            pause = numbers.choice([0, 0.002])
+            pause = numbers.choice([0, 0.002, 0.002])
             kept = [stream for stream in streams if frame(RST_STREAM, stream, CANCEL) not in frames]
             assert _told(one, pieces, pause, kept) == _told(two, pieces, pause, kept), pieces
     assert app.answers > 100
     assert app.calls > 100
+    assert app.rooms > 10
 
 
 def _request(numbers: random.Random, stream: int) -> list[bytes]:
@@ -281,7 +455,8 @@ def _request(numbers: random.Random, stream: int) -> list[bytes]:
     body = numbers.choice([b"", b"x", b"later", b"long", b"12345" * 100])
     method = numbers.choice(["POST", "POST", "POST", "GET", "HEAD"])
     path = numbers.choice(["/", "/", "/", "/a%20b", "/stream", "/refuse", "/?a=b"])
-    headers = numbers.choice([(), (), (("a", "1"),), (("a", "1"), ("a", "2")), (("content-length", f"{len(body)}"),)])
+    length = (("content-length", f"{len(body)}"),)
+    headers = numbers.choice([(), (("a", "1"),), (("a", "1"), ("a", "2")), length, length])
     if not body and numbers.random() < 0.5:
         return [asking(stream, method, path, *headers)]
     half = numbers.randint(0, len(body))
