@@ -25,7 +25,7 @@ from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, Flight
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
-from handler.edge.observe.record import cut_off, out_of_time, own_id, refused, took, works
+from handler.edge.observe.record import cut_off, out_of_time, own_id, refused, seconds_since_head, took, works
 from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RemoteCall:
         self._models = models
         self._timing = timing
         self._question = question
-        self._deadline = NEVER if question.seconds is None else within(question.seconds)
+        self._deadline = NEVER if question.seconds is None else within(question.seconds - seconds_since_head())
         self._is_of_function = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
         # The platform has one, too: that of a function.
         if self._deadline is not NEVER:

@@ -21,7 +21,7 @@ from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
 from handler.edge.jobs import AT_END, Job, ServedModels, WholeHead
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import Record, called, own_id, refused
+from handler.edge.observe.record import Record, called, own_id, refused, seconds_since_head
 from handler.edge.timing import Timing
 
 LEAST_SECONDS: Final = 1.0
@@ -50,13 +50,10 @@ class Calls:
             question = protocol.question(method, "POST", path, headers, b"")
         except ServingError:
             return None
-        is_late = question.seconds is not None and question.seconds < LEAST_SECONDS
-        if is_late or question.encoded or (question.kind.native and not exchange.goes_both_ways(scope)):
+        if _is_late(question, 0.0) or question.encoded or (question.kind.native and not exchange.goes_both_ways(scope)):
             return None
         answer = partial(self._at_once, question)
-        raw_at: int | None = None  # a deadline counts from the head
-        if question.seconds is None:
-            raw_at = 0 if question.kind.json else AT_END
+        raw_at = 0 if question.kind.json else AT_END
         return WholeHead(scope, headers, method.rpc.right, None, protocol.carrier(headers), raw_at, answer)
 
     def _at_once(
@@ -64,6 +61,8 @@ class Calls:
     ) -> HttpResponse | None:
         """Returns the answer to a whole call, None if that is not sure to be quick."""
         rpc, options = question.method.rpc, self.options
+        if _is_late(question, seconds_since_head()):  # its body took long
+            return None
         try:
             frame = question.only(body, options.limit)
         except ServingError as error:
@@ -134,3 +133,8 @@ class Calls:
             leaving.begin()
             response = await call.whole(body)
         return None if leaving.left else response
+
+
+def _is_late(question: protocol.Question, spent: float) -> bool:
+    """Whether so little is left of a call's time that its answer needs a timer. `spent`: seconds of that time."""
+    return question.seconds is not None and question.seconds - spent < LEAST_SECONDS

@@ -207,6 +207,12 @@ def called(protocol: str, right: Right | None) -> None:
         record.protocol, record.right = protocol, right
 
 
+def seconds_since_head() -> float:
+    """Returns for how long the current request has been here, its body's arrival included."""
+    record = RECORD.get(None)
+    return 0.0 if record is None else (time.perf_counter_ns() - record.came) / 1e9
+
+
 def own_id() -> bytes:
     """Returns the id that the current request's client has sent, b"" without one."""
     record = RECORD.get(None)

@@ -19,7 +19,7 @@ import pytest
 
 from core.operations import ModelRef
 from core.wire import HttpStream
-from handler.edge.exchange import ALIGNMENT, PIECE, TRAILERS
+from handler.edge.exchange import ALIGNMENT, CAME_KEY, PIECE, TRAILERS
 from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ
 from handler.lifecycle.single_flight import Background
 from handler.lifecycle.usage import QUICK_RUNS
@@ -126,7 +126,7 @@ def without_times(answer: Any) -> Any:
         ("GET", "/v2/health/live", b"", ()),
         ("HEAD", "/v2/health/live", b"", ()),
         ("POST", CALL, MESSAGE, (PROTO,)),
-        ("POST", CALL, MESSAGE, (PROTO, (b"connect-timeout-ms", b"1000"))),
+        ("POST", CALL, MESSAGE, (PROTO, (b"connect-timeout-ms", b"1500"))),
         ("POST", CALL, CALL_JSON, (CONNECT_JSON,)),
         ("POST", CALL, envelope(MESSAGE), (WEB,)),
         ("POST", CALL, envelope(MESSAGE), (NATIVE,)),
@@ -335,14 +335,33 @@ def test_a_stream_that_was_begun_at_once_ends_with_its_client(quick: App, monkey
         (CALL, (PROTO,), RAW_QUICKLY_READ),
         (CALL, (WEB,), RAW_QUICKLY_READ),
         (CALL, (CONNECT_JSON,), QUICKLY_READ),
-        (CALL, (PROTO, (b"connect-timeout-ms", b"5000")), 0),
+        (CALL, (PROTO, (b"connect-timeout-ms", b"5000")), RAW_QUICKLY_READ),
     ],
 )
 def test_requests_that_may_be_quick_wait_for_their_bodies(quick: App, path: str, headers: Any, most: int) -> None:
-    """Numbers are read in place. Others are read quickly if they are short. A deadline counts from the head."""
+    """Numbers are read in place. Others are read quickly if they are short."""
     by_asgi(quick, "POST", LIVE, b"", (PROTO,))
     for size in (1, 1000, QUICKLY_READ, QUICKLY_READ + 1, RAW_QUICKLY_READ, RAW_QUICKLY_READ + 1):
         assert (room(quick, path, headers, size) is not None) is (size <= most)
+
+
+def test_a_deadline_counts_from_the_head_of_a_call_that_waited_for_its_body(quick: App) -> None:
+    """Little time is left of the second one, so that it comes by ASGI. The third one is refused without any work."""
+    rest, headers = quick.whole_requests, [PROTO, (b"connect-timeout-ms", b"5000")]
+    by_asgi(quick, "POST", CALL, MESSAGE, headers)
+    assert rest is not None
+    head, written = rest.head(scope("POST", CALL, headers)), []
+    for seconds, is_answered in ((3.9, True), (4.1, False)):
+        came = time.perf_counter_ns() - int(seconds * 1e9)
+        assert (
+            rest.answer(head, MESSAGE, lambda answer, _more, _parts: written.append(answer), PIECE, came) is is_answered
+        )
+    assert [answer.status for answer in written] == [200]
+    before = counted(quick)["model"]
+    waited = scope("POST", CALL, headers) | {CAME_KEY: time.perf_counter_ns() - 5 * 10**9}
+    start, piece = asyncio.run(spoken(quick, waited, {"type": "http.request", "body": MESSAGE, "more_body": False}))
+    assert (start["status"], json.loads(piece["body"])["code"]) == (504, "deadline_exceeded")
+    assert counted(quick)["model"] == before
 
 
 def room(app: App, path: str, headers: Any, size: int) -> Any:
