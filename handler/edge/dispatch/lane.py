@@ -1,7 +1,7 @@
 """The lane in which a model's work waits for a thread, the work itself, and how its result comes back."""
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -20,6 +20,8 @@ PATIENCE_RUNS: Final = 3
 """A client of a slow model waits for so many of its inferences, if that takes longer than DRAGOMAN_QUEUE_TIME."""
 NEW: Final = 0.2
 """The weight of the newest inference in the average of their times."""
+RECENT: Final = 8
+"""One long inference among so many is an exception, and says nothing about the time of those that wait."""
 
 
 class BatchPart(NamedTuple):
@@ -197,12 +199,12 @@ class Lane:
     `spec`: of the version that its latest work is for; each version can have its own limits. `held`: its threads;
     `lost`: those of them that run on beyond their limit. `held_of`, `lost_of`: the same by version, of versions that
     have a max_concurrency. `seconds`: the time of an inference, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT.
-    `queue`: DRAGOMAN_QUEUE_TIME.
+    `queue`: DRAGOMAN_QUEUE_TIME. `mean`: the running mean of all times. `recent`: the last ones.
     """
 
     __slots__ = (
-        *("batches", "default", "held", "held_of", "in_ring", "lost", "lost_of"),
-        *("name", "queue", "seconds", "spec", "waiting"),
+        *("batches", "default", "held", "held_of", "in_ring", "lost", "lost_of", "mean"),
+        *("name", "queue", "recent", "seconds", "spec", "waiting"),
     )
 
     def __init__(self, name: str, default: float | None, queue: float) -> None:
@@ -214,7 +216,8 @@ class Lane:
         self.lost = 0
         self.held_of: dict[str, int] = {}
         self.lost_of: dict[str, int] = {}
-        self.seconds = 0.0
+        self.seconds = self.mean = 0.0
+        self.recent: deque[float] = deque(maxlen=RECENT)
         self.in_ring = False
         self.batches = BatchStats()
         self.waiting: OrderedDict[Errand, None] = OrderedDict()
@@ -249,7 +252,9 @@ class Lane:
 
     def measure(self, seconds: float) -> None:
         """Takes the time of an inference into account."""
-        self.seconds = seconds if not self.seconds else (1 - NEW) * self.seconds + NEW * seconds
+        self.mean = seconds if not self.recent else (1 - NEW) * self.mean + NEW * seconds
+        self.recent.append(seconds)
+        self.seconds = min([self.mean, *sorted(self.recent)[-2:-1]])
 
     def allowed(self, seconds: float) -> float:
         """Returns how long work can wait. `seconds`: the time of an inference."""

@@ -118,6 +118,28 @@ def test_what_would_wait_too_long_is_refused(
     assert told[1] == (None if retry is None else pytest.approx(retry, abs=0.06))
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([2.0], 2.0),
+        ([2.0, 0.01], 0.01),
+        ([0.01] * 5 + [2.0], 0.01),
+        ([0.01] * 5 + [2.0, 0.02], 0.02),
+        ([0.01, 2.0, 2.0], 0.7264),
+        ([0.01, 2.0, *[0.01] * 6, 2.0], 0.4915),
+        ([2.0, *[0.01] * 6, 2.0], 0.8253),
+        ([1.0, 2.0], 1.0),
+        ([1.0, 1.0, 0.5], 0.9),
+    ],
+)
+def test_one_long_inference_among_many_says_nothing_about_those_that_wait(times: list[float], expected: float) -> None:
+    """Two among the latest ones do: then their running mean counts."""
+    lane = Lanes(2).of(spec("m"))
+    for seconds in times:
+        lane.measure(seconds)
+    assert lane.seconds == pytest.approx(expected, abs=1e-4)
+
+
 def test_what_has_waited_too_long_is_taken_out() -> None:
     """It stays while slow work holds the threads, until the time limit; a stream that has begun is never removed."""
     lanes = Lanes(1)
