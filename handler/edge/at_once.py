@@ -4,6 +4,7 @@ Other requests go through ASGI, whose task, events and messages take as long as 
 and the records are the same for both.
 """
 
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from core.wire import REQUEST_ID, Header, HttpResponse, HttpStream, Part
 from handler.edge.exchange import Receive, Room, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
 from handler.edge.jobs import AT_END, QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
+from handler.edge.leaving import Leaving
 from handler.edge.observe.record import RECORD, Record, drawn
 from handler.edge.rest import Rest, Tools
 from handler.edge.timing import Timing
@@ -107,4 +109,5 @@ class AtOnce:
     async def _sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive) -> None:
         while (await receive()).get("more_body"):  # the message that the client has left follows the body
             pass
-        await self._rest.sent(answer, record, receive, record.send)
+        with closing(Leaving(receive)) as leaving:
+            await self._rest.sent(answer, record, leaving, record.send)

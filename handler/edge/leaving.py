@@ -14,7 +14,9 @@ LATE_SECONDS: Final = 0.01
 class Leaving:
     """Cancels what a task does in a `with` block once its client has left; the block then ends without an exception.
 
-    The watch begins with `begin`. The body of the request has to be gathered before. `left`: the client has left.
+    The watch begins with `begin`, and lasts until `close`: there may be several blocks. Servers differ in what they
+    tell a second watch after they have seen the first one cancelled. The body of the request has to be gathered before.
+    `left`: the client has left.
     """
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "left")
@@ -30,10 +32,14 @@ class Leaving:
         return self
 
     def begin(self, seconds: float = LATE_SECONDS) -> None:
-        """Watches the client from so many seconds on. Further calls change nothing."""
-        if self._timer is None:
-            self._task = asyncio.current_task()
+        """Watches the client from so many seconds on. Further calls in the same block change nothing."""
+        if self._task is not None:
+            return
+        self._task = asyncio.current_task()
+        if self._watch is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+        elif self.left:  # since the last block
+            self._cancel()
 
     def _begin(self) -> None:
         self._watch = asyncio.get_running_loop().create_task(self._wait())
@@ -42,18 +48,26 @@ class Leaving:
         message = await self._receive()
         # A server has nothing else to report after the body. One that does may never report this.
         self.left = message["type"] == "http.disconnect"
-        if self.left and self._task is not None:
+        if self.left:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
         if self._timer is not None:
             self._timer.cancel()
-        if self._watch is not None:
-            self._watch.cancel()
-        if not self.left or self._task is None:
+        task, self._task = self._task, None
+        if not self.left or task is None:
             return False
         # As asyncio.timeout does: a cancellation from elsewhere goes on.
-        return self._task.uncancel() == 0 and kind is asyncio.CancelledError
+        return task.uncancel() == 0 and kind is asyncio.CancelledError
+
+    def close(self) -> None:
+        """Ends the watch."""
+        if self._watch is not None:
+            self._watch.cancel()
 
 
 async def landed(future: Future[Any], seconds: float | None = None) -> asyncio.Future[Any]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,38 +111,41 @@ class Rest:
         self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
     ) -> None:
         """Answers a request in the words of a protocol, unless its client leaves."""
-        scope, headers, record = visitor.scope, visitor.headers, RECORD.get()
-        answer: HttpResponse | HttpStream | None
-        try:
-            match = destination.match
-            if match is None:
-                match = await self._found(destination.path, dialect, visitor, record.timing.deadline)
-            route = match.route
-            record.right = route.right
-            models = visitor.models(route.right, match.values.get("model"))
-            head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
-            body = await exchange.gather(
-                headers, receive, self.options.max_body_bytes, head.json_bytes, self._tools.flight
-            )
-            if body is None:
-                return
-            record.timing.came = time.perf_counter_ns()
-            job = self._job(head, body, models, record)
-            answer = self._tools.dispatcher.at_once(job, route.waits)
-            if answer is None:
-                answer = await self._later(job, route.waits, receive)
-            if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
-                answer = await self._whole(answer, record.timing)
+        with closing(Leaving(receive)) as leaving:
+            try:
+                answer = await self._made(destination, dialect, visitor, receive, leaving)
+            except Exception as error:  # noqa: BLE001 - each has an answer
+                answer = _failure(error, dialect, visitor.scope["method"], destination.path)
             if answer is not None:
-                answer = self._admitted(_repeating(answer, dialect, record), record)
-        except Exception as error:  # noqa: BLE001 - each has an answer
-            answer = _failure(error, dialect, scope["method"], destination.path)
-        if answer is not None:
-            await self.sent(answer, record, receive, send)
+                await self.sent(answer, RECORD.get(), leaving, send)
 
-    async def _later(self, job: Job[Any], waits: Waits, receive: Receive) -> HttpResponse | HttpStream | None:
+    async def _made(
+        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, leaving: Leaving
+    ) -> HttpResponse | HttpStream | None:
+        """Returns the answer to a request; None if the client has left. Raises what its work raises."""
+        scope, headers, record = visitor.scope, visitor.headers, RECORD.get()
+        match = destination.match
+        if match is None:
+            match = await self._found(destination.path, dialect, visitor, record.timing.deadline)
+        route = match.route
+        record.right = route.right
+        models = visitor.models(route.right, match.values.get("model"))
+        head = MatchedHead(scope, headers, match, _json_in(headers, dialect))
+        body = await exchange.gather(headers, receive, self.options.max_body_bytes, head.json_bytes, self._tools.flight)
+        if body is None:
+            return None
+        record.timing.came = time.perf_counter_ns()
+        job = self._job(head, body, models, record)
+        answer: HttpResponse | HttpStream | None = self._tools.dispatcher.at_once(job, route.waits)
+        if answer is None:
+            answer = await self._later(job, route.waits, leaving)
+        if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
+            answer = await self._whole(answer, record.timing)
+        return None if answer is None else self._admitted(_repeating(answer, dialect, record), record)
+
+    async def _later(self, job: Job[Any], waits: Waits, leaving: Leaving) -> HttpResponse | HttpStream | None:
         """Returns the answer of a job that takes a thread; None if the client has left."""
-        with Leaving(receive) as leaving:
+        with leaving:
             leaving.begin()
             answer: HttpResponse | HttpStream = await self._tools.dispatcher.later(job, waits)
             return answer
@@ -203,21 +206,21 @@ class Rest:
             exchange.admit(answer.length, record.received, self._tools.flight)
         return answer
 
-    async def sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive, send: Send) -> None:
+    async def sent(self, answer: HttpResponse | HttpStream, record: Record, leaving: Leaving, send: Send) -> None:
         """Sends an answer. The whole request has been read."""
         tools = self._tools
         if isinstance(answer, HttpStream):
             record.last = answer.last
-            await self._streamed(answer, receive, send, record)
+            await self._streamed(answer, leaving, send, record)
             record.last = None
         else:
             await exchange.answer(answer, record.method, send, tools.clock.headers(record.timing), tools.flight)
 
-    async def _streamed(self, stream: HttpStream, receive: Receive, send: Send, record: Record) -> None:
+    async def _streamed(self, stream: HttpStream, leaving: Leaving, send: Send, record: Record) -> None:
         timing, received = record.timing, record.received
         headers = [*stream.headers, exchange.UNBUFFERED, *self._tools.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        with Leaving(receive) as leaving:
+        with leaving:
             leaving.begin(0)
             try:
                 async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:

@@ -4,6 +4,7 @@ So is gRPC, where the server speaks HTTP/2. Imported with the first such request
 protocols; this module finds the method, and refuses.
 """
 
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -129,7 +130,7 @@ class Calls:
         if call.form is not Form.UNARY:
             await call.stream(body, exchange.disconnected(receive), send)
             return None
-        with Leaving(receive) as leaving:
+        with closing(Leaving(receive)) as leaving, leaving:
             leaving.begin()
             response = await call.whole(body)
         return None if leaving.left else response

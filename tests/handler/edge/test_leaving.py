@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def test_work_is_cancelled_when_its_client_leaves() -> None:
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        with Leaving(receive) as leaving:
+        with closing(Leaving(receive)) as leaving, leaving:
             leaving.begin(0)
             leaving.begin(0)
             try:
@@ -43,7 +44,7 @@ def test_a_client_that_stays_changes_nothing(seconds: float) -> None:
         async def receive() -> Any:
             return {"type": "http.request"}
 
-        with Leaving(receive) as leaving:
+        with closing(Leaving(receive)) as leaving, leaving:
             leaving.begin(seconds)
             await asyncio.sleep(0.01)
         await asyncio.sleep(0)
@@ -56,7 +57,7 @@ def test_a_cancellation_from_elsewhere_goes_on() -> None:
     """The server cancels its work at its end, for example."""
 
     async def work() -> None:
-        with Leaving(asyncio.Event().wait) as leaving:  # type: ignore[arg-type] # never returns
+        with closing(Leaving(asyncio.Event().wait)) as leaving, leaving:  # type: ignore[arg-type] # never returns
             leaving.begin(0)
             await asyncio.sleep(30)
 
@@ -68,3 +69,40 @@ def test_a_cancellation_from_elsewhere_goes_on() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("when", ["in the first block", "between", "in the second block", "never"])
+def test_one_watch_serves_two_blocks(when: str) -> None:
+    """A server whose `receive` was cancelled may say that the client has left, as gunicorn's own worker does."""
+
+    async def main() -> tuple[list[str], int]:
+        gone, reached, asked = asyncio.Event(), list[str](), 0
+
+        async def receive() -> Any:
+            nonlocal asked
+            asked += 1
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        def moment(name: str) -> None:
+            if name == when:
+                gone.set()
+
+        with closing(Leaving(receive)) as leaving:
+            for block in ("in the first block", "in the second block"):
+                with leaving:
+                    leaving.begin(0)
+                    await asyncio.sleep(0.001)
+                    moment(block)
+                    await asyncio.sleep(0.001)
+                    reached.append(block)
+                if leaving.left:
+                    break
+                moment("between")
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+        return reached, asked
+
+    reached = {"in the first block": 0, "between": 1, "in the second block": 1, "never": 2}[when]
+    assert asyncio.run(main()) == (["in the first block", "in the second block"][:reached], 1)
