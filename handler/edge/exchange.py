@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.errors import TooLarge, shown
+from core.errors import InvalidInput, TooLarge, shown
 from core.wire import Header, HttpResponse, Part
 from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
 
@@ -25,6 +25,8 @@ ALIGNMENT: Final = 16
 REMEMBERED_LINES: Final = 64
 PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
+LOST: Final = "the request has no body, but its Content-Length is %d: the server or proxy in between has lost the body"
+"""uvicorn's own httptools reader loses the body of a request that offers an upgrade (Java's HttpClient does)."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
 UNPACED_KEY: Final = "dragoman.unpaced"
@@ -93,7 +95,7 @@ def length_in(headers: Headers, name: bytes) -> int:
 async def gather(
     headers: Headers, receive: Receive, limit: int, align_at: int = 0, flight: Flight = NO_LIMIT
 ) -> bytes | memoryview | None:
-    """Returns the whole body, None if the client left before its end. Raises TooLarge, ServerBusy.
+    """Returns the whole body, None if the client left before its end. Raises TooLarge, ServerBusy, InvalidInput.
 
     `align_at`: the byte of the body from which tensors follow; it lies aligned in memory, so that they need no copy.
     """
@@ -108,6 +110,8 @@ async def gather(
         return None
     first: bytes = message.get("body", b"")
     more: bool = message.get("more_body", False)
+    if not more and announced and not first:
+        raise InvalidInput(LOST % announced)
     if not more and len(first) < SMALL and len(first) <= limit:
         return first
     gathering = _Gathering(limit, -align_at % ALIGNMENT, Lease(flight, weight))

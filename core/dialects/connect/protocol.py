@@ -129,6 +129,7 @@ _asked_before: "dict[tuple[RpcMethod, tuple[bytes | None, ...]], Question]" = {}
 VARIES: Final[Header] = (b"vary", b"accept-encoding")
 """The header of answers that a cache may keep."""
 NO_HTTP2: Final = "gRPC needs HTTP/2: use the gRPC port, or gRPC-Web or Connect on this one"
+NO_TRAILERS: Final = "gRPC needs trailers, which this server does not send: use gRPC-Web or Connect, or another server"
 
 
 def carrier(headers: Headers) -> str:

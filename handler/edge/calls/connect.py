@@ -119,7 +119,7 @@ class Calls:
         if path in ABSENT:
             raise UnknownMethod(ABSENT[path])
         if not is_possible:
-            raise NotSupported(protocol.NO_HTTP2)
+            raise NotSupported(protocol.NO_TRAILERS if scope.get("http_version") == "2" else protocol.NO_HTTP2)
         query = scope.get("query_string", b"")
         question = protocol.question(method, scope["method"], path, visitor.headers, query)
         options = self.options._replace(least=scope.get(exchange.COMPRESS_KEY, self.options.least))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ServerBusy, TooLarge
+from core.errors import InvalidInput, ServerBusy, TooLarge
 from core.wire import HttpResponse
 from handler.edge import exchange
 from handler.edge.flight import SMALL, Flight
@@ -121,6 +121,13 @@ def test_a_message_without_a_body_is_an_empty_piece() -> None:
     for headers in ({}, announced(4)):
         assert gather([start, empty, end], headers)[0] == b"abcd"
         assert gather([empty, start, end], headers)[0] == b"abcd"
+
+
+def test_a_body_that_a_server_lost_is_not_an_empty_one() -> None:
+    """The client has sent it: a refusal that speaks of its JSON would lead it astray."""
+    with pytest.raises(InvalidInput, match="the request has no body, but its Content-Length is 25"):
+        gather([{"type": "http.request"}], announced(25))
+    assert gather([{"type": "http.request"}], announced(0))[0] == b""
 
 
 @pytest.mark.parametrize("headers", [{}, announced(6)], ids=["unknown", "announced"])

@@ -26,6 +26,7 @@ from handler.edge.idling import Idling
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.calls.connect.client import BODY, HALVES, ROOT, TEXT, call, streamed, untext
+from tests.handler.edge.client import ask
 from tests.support.asgi import spoken
 from tests.support.connect_client import GRPS, HEALTH, JSON, OIP, PROTO, STREAM, WEB, envelope
 from tests.support.remote import question, raw, tensors
@@ -41,6 +42,14 @@ def test_connect_answers_one_bare_message(app: App) -> None:
         assert (answer.status, answer.headers["content-type"]) == (200, PROTO)
         assert int(answer.headers["content-length"]) == len(answer.body)
         assert tensors(oip.ModelInferResponse.FromString(answer.body))["y"].tolist() == HALVES
+
+
+@pytest.mark.parametrize(("version", "lacks"), [("1.1", "needs HTTP/2"), ("2", "needs trailers")])
+def test_native_grpc_is_refused_with_what_its_server_lacks(app: App, version: str, lacks: str) -> None:
+    """A server may speak HTTP/2 and know no trailers."""
+    headers = [(b"content-type", b"application/grpc")]
+    _, answer, _ = ask(app, "POST", f"/{OIP}/ServerLive", envelope(b""), headers=headers, http_version=version)
+    assert (answer["grpc-status"], lacks in answer["grpc-message"]) == ("12", True)
 
 
 def test_connect_answers_json_with_json(app: App) -> None:
