@@ -76,18 +76,21 @@ class EventFolder:
 
     def __init__(self, folder: Path) -> None:
         """Makes the folder. Raises InvalidSettings."""
+        self._folder = self._path = folder
         try:
-            folder.mkdir(0o700, parents=True, exist_ok=True)
+            self._make()
         except OSError as error:
             text = f"DRAGOMAN_PAYLOAD_LOG: {folder} cannot be made: {error.strerror}"
             raise InvalidSettings(text, "DRAGOMAN_PAYLOAD_LOG cannot be made") from None
-        self._folder = self._path = folder
         self._file = -1
         self._room = self._number = 0
 
     def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
-        """Appends the events to the current file. Begins another one if that is large, or if the last write failed."""
-        if self._room <= 0:
+        """Appends the events to the current file.
+
+        Begins another one if that is large, if the last write failed, or if somebody has moved or deleted the file.
+        """
+        if self._room <= 0 or not self._is_there():
             self._begin()
         left = memoryview(lines(events))
         try:
@@ -100,6 +103,16 @@ class EventFolder:
             raise
         return ()
 
+    def _make(self) -> None:
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
+
+    def _is_there(self) -> bool:
+        """Whether the open file still has its name: whoever cleans up takes the last file for an old one."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
     def _begin(self) -> None:
         if self._file >= 0:
             is_empty = not os.fstat(self._file).st_size
@@ -107,6 +120,7 @@ class EventFolder:
             self._file = -1
             if is_empty:  # a full disk would collect them
                 self._path.unlink(missing_ok=True)
+        self._make()
         self._path = self._folder / name_of(self._number)
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._number += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -321,6 +322,28 @@ def test_a_full_disk_does_not_collect_empty_files(tmp_path: Path, monkeypatch: p
     folder.write(one())
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().count(b"\n") == 2
+
+
+def test_a_file_that_somebody_takes_away_is_followed_by_another(tmp_path: Path) -> None:
+    """A timer that cleans up knows nothing of open files. Neither does one that moves them, or the whole folder."""
+    place = tmp_path / "log"
+    folder = places.EventFolder(place)
+    written = lambda: [file.read_bytes().count(b"\n") for file in sorted(place.iterdir())]  # noqa: E731 - of this test
+    folder.write(one())
+    folder.write(one())
+    assert written() == [4]
+    (file,) = place.iterdir()
+    file.unlink()
+    folder.write(one())
+    assert written() == [2]
+    (file,) = place.iterdir()
+    file.rename(tmp_path / "taken.jsonl")
+    folder.write(one())
+    assert written() == [2]
+    shutil.rmtree(place)
+    folder.write(one())
+    assert written() == [2]
+    assert place.stat().st_mode & 0o777 == 0o700
 
 
 @contextmanager
