@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from core.errors import ServingError, escaped
 from handler.commands import output
@@ -20,6 +20,8 @@ from handler.settings import InvalidSettings
 
 REFUSED, WRONG = 1, 2
 """The exit code of a refusal, and that of wrong settings and options. click returns 2 for an unknown option, too."""
+AGAIN_SECONDS: Final = 0.1
+"""A signal whose exception was lost comes again after so long."""
 
 
 def run(work: Callable[[], int | None]) -> int:
@@ -34,6 +36,10 @@ def run(work: Callable[[], int | None]) -> int:
     return code
 
 
+class Ended(SystemExit):
+    """The end of a command by a signal."""
+
+
 @contextmanager
 def ends_by_signal() -> Iterator[None]:
     """Makes SIGTERM and SIGHUP exceptions in the work, with the exit codes that shells report.
@@ -42,19 +48,61 @@ def ends_by_signal() -> Iterator[None]:
     """
     is_main = threading.current_thread() is threading.main_thread()
     ours = [each for each in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(each) is signal.SIG_DFL]
+    end = _End()
     for each in ours:
-        signal.signal(each, _terminate)
+        signal.signal(each, end.begin)
     try:
         yield
     finally:
+        end.finish()
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
+        if end.number and not _is_ending():
+            raise Ended(128 + end.number)
 
 
-def _terminate(number: int, _: Any) -> None:
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # a second one would break off the cleaning up
-    raise SystemExit(128 + number)
+class _End:
+    """The end of one command's work.
+
+    Python drops an exception that a signal raises in a `__del__`, or in a callback of a weak reference, and libraries
+    in C may make another one of it. The signal therefore comes again until the work ends.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._is_over = False
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+
+    def begin(self, number: int, _: Any) -> None:
+        """Handles a signal."""
+        if self._is_over or _is_ending():  # another exception would break off the cleaning up
+            return
+        if not self.number:
+            self.number = number
+            threading.Thread(target=self._insist, daemon=True).start()
+        raise Ended(128 + self.number)
+
+    def _insist(self) -> None:
+        main = threading.main_thread().ident or 0
+        while not self._over.wait(AGAIN_SECONDS):
+            with self._lock:
+                if not self._is_over:
+                    signal.pthread_kill(main, self.number)
+
+    def finish(self) -> None:
+        """Ends the handling of signals. From then on none comes again: it would kill the process."""
+        self._is_over = True
+        with self._lock:
+            self._over.set()
+
+
+def _is_ending() -> bool:
+    """Whether an exception that a signal has raised is being handled, itself or behind others."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, Ended):
+        error = error.__context__
+    return error is not None
 
 
 def fail(error: OSError) -> int:

@@ -12,6 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -509,6 +512,43 @@ def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(nu
     finally:
         signal.signal(number, own)
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize("place", ["__del__", "weakref", "C", "C, at the end"])
+def test_a_signal_whose_exception_is_lost_comes_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what a callback raises, and a library may make an error of its own of it. Cleaning up goes on."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    ended = []
+
+    class Last:
+        def __del__(self) -> None:
+            if place == "__del__":
+                signal.raise_signal(signal.SIGTERM)
+
+    def work() -> None:
+        last = Last()
+        watch = weakref.ref(last, lambda _: signal.raise_signal(signal.SIGTERM) if place == "weakref" else None)
+        try:
+            del last
+            if place.startswith("C"):
+                with suppress(SystemExit):
+                    signal.raise_signal(signal.SIGTERM)
+            if place != "C, at the end":
+                threading.Event().wait(20)
+                ended.append("not ended")
+        finally:
+            if place != "C, at the end":
+                threading.Event().wait(0.3)  # the signal comes again meanwhile
+            ended.append("cleaned up")
+            del watch
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as code, entry.ends_by_signal():
+            entry.run(work)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (code.value.code, ended) == (143, ["cleaned up"])
 
 
 def test_a_missing_folder_is_the_one_that_is_missing(
