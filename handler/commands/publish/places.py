@@ -32,13 +32,19 @@ def check_folder(folder: Path) -> None:
 
 
 def model_in(folder: Path) -> str | None:
-    """Returns the name of a model in a folder that is a repository, None if it is a model or a version."""
-    if any((folder / marker).is_file() for marker in versions.MARKERS):
+    """Returns the name of a model in a folder that is a repository, None if it is a model or a version.
+
+    The name is none that a version could have.
+    """
+    markers = versions.MARKERS
+    if any((folder / marker).is_file() for marker in markers):
         return None
-    found = {each.parent for marker in versions.MARKERS for each in folder.glob(f"*/*/{marker}")}
-    if any(VERSION.fullmatch(each.name) and each.is_dir() for each in folder.glob("*")):
+    below = [path.parent.name for marker in markers for path in folder.glob(f"*/{marker}")]
+    if any(map(VERSION.fullmatch, below)):
         return None
-    return next((each.parent.name for each in sorted(found) if VERSION.fullmatch(each.name)), None)
+    found = sorted(path.parts[-3:-1] for marker in markers for path in folder.glob(f"*/*/{marker}"))
+    named = (name for name, number in found if VERSION.fullmatch(number) and not VERSION.fullmatch(name))
+    return next(named, None)
 
 
 def beside(name: str, target: targets.Target) -> str | None:

@@ -104,7 +104,8 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
     complete = [folder for folder in folders if is_complete(store, target.name, folder, text)]
     numbers = {folder.number for folder in complete}
     foreign = dict(_foreign(settings, target, [folder for folder in folders if folder.number not in numbers]))
-    return RepositoryModel(complete, text, () if folders else _models_in(files), foreign)
+    has_versions = any(MARKERS & folder.paths for folder in folders)  # else a number is the name of a model
+    return RepositoryModel(complete, text, () if has_versions else _models_in(files), foreign)
 
 
 def _foreign(settings: Settings, target: targets.Target, folders: Sequence[Version]) -> Iterator[tuple[int, str]]:

@@ -38,6 +38,17 @@ def test_a_place_that_is_not_a_models_is_refused(
     assert [path.name for path in (here / "r").iterdir()] == ["wine"]
 
 
+def test_a_model_with_a_number_for_a_name_does_not_hide_that_a_folder_is_a_repository(run: Any, here: Path) -> None:
+    """Its folder has versions and no model's file, as a version's folder would have."""
+    adds(1, here / "r" / "2024" / "1")
+    told = "is a repository, with model wine: add the model's name"
+    for command in (("push", "new", "./r"), ("push", "new", "r/")):
+        code, out, err = run(*command)
+        assert (code, out, told in err) == (1, "", True), command
+    assert run("push", "new", "r/2024")[:2] == (0, "r/2024/2: 1 file, 96 B; served\n")
+    assert sorted(path.name for path in (here / "r").iterdir()) == ["2024", "wine"]
+
+
 @pytest.mark.parametrize("beside", ["1", ".", "src/v1", "deep/wine/1"])
 def test_a_name_has_one_meaning_beside_a_folder_that_is_not_a_repository(run: Any, here: Path, beside: str) -> None:
     """The folder can be a model, as `pull` makes it, a version, or a project's."""
