@@ -148,7 +148,8 @@ def _routed(listing: Listing) -> Iterator[Finding]:
     for key, number in wanted:
         if number not in served:
             what = f"{key} names version {number}; served are {', '.join(map(str, sorted(served)))}"
-            cure = f"push version {number}, or let {key} name a version that is served"
+            policy = "" if key.startswith("canary") else "name it in version_policy, "  # which canaries do not need
+            cure = f"push version {number}, {policy}or let {key} name a version that is served"
             yield error("version-missing", f"{listing.name}/{FILE}", what, cure)
 
 

@@ -1,5 +1,7 @@
 """`dragoman push`: compares the files with the repository, checks them, and sends them."""
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,7 +47,9 @@ def run(options: CommandOptions, settings: Settings) -> None:
         _check(job, text, settings, None if options.no_check else meter)
     said = parse(target.name, text)
     _tell_unused(source, said.note if found.settings is not None else "", meter)
-    served = said.version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
+    known = there.complete.union(job.number for job in jobs)
+    served = said.version_policy.choose(sorted(known))
+    _tell_labels(said.version_labels, known.difference(served, said.canary), meter)
     for job in jobs:
         with TemporaryDirectory(prefix="push-") as made:
             version, how = job.version, ""
@@ -101,6 +105,16 @@ def _tell_unused(source: Path, note: str, meter: Meter) -> None:
         meter.say(note)
     if (source / TRITON).is_file():
         meter.say(f"{TRITON} is not pushed: put what it says into {FILE} (docs/triton.md)")
+
+
+def _tell_labels(labels: Mapping[str, int], unserved: AbstractSet[int], meter: Meter) -> None:
+    """Says which labels lead to a version that is in the repository, and not served from now on."""
+    for label, number in labels.items():
+        if number in unserved:
+            meter.say(
+                f"version_labels.{label} names version {number}, which the version policy does not serve: name it in "
+                f"version_policy, or let {label} name another one"
+            )
 
 
 def _folder(parent: str, name: str) -> Path:

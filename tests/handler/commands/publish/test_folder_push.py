@@ -486,6 +486,24 @@ def test_the_repositorys_name_alone_is_not_a_model_in_it(
     assert run("push", model, "models/models")[1] == "models/models/1: 1 file, 96 B; served\n"
 
 
+@pytest.mark.parametrize(("said", "told"), [
+    ({"version_labels": {"stable": 1}}, "version_labels.stable names version 1, which the version policy"),
+    ({"version_labels": {"stable": 7}}, ""),  # not pushed yet
+    ({"version_labels": {"stable": 2}}, ""),
+    ({"version_labels": {"stable": 1}, "version_policy": {"all": {}}}, ""),
+    ({"version_labels": {"next": 1}, "canary": {"1": 0.1}}, ""),
+])  # fmt: skip
+def test_a_push_names_the_labels_whose_version_it_retires(run: Any, tmp_path: Path, said: Any, told: str) -> None:
+    """The newest version alone is served by default, and requests for the label would be 404."""
+    model = adds(1, tmp_path / "m")
+    target = tmp_path / "r" / "m"
+    assert run("push", model, target)[0] == 0
+    (target / "model-settings.json").write_text(json.dumps(said))
+    code, out, err = run("push", model, target)
+    assert (code, out.split(":")[0], told in err) == (0, f"{target}/2", True)
+    assert ("version_labels" in err) == bool(told)
+
+
 def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None:
     """Whoever forgets the model's name would hide the repository's models behind a version."""
     model = adds(1, tmp_path / "m").parent
