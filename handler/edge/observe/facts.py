@@ -105,8 +105,10 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
         ]
         more += [(("failure", (*model, reason)), 0) for reason in sorted({OTHER, *REASONS.values()})]
     for (name, number, fault), times in list(counts.failures.items()):
-        more.append((("failure", (name, number, REASONS.get(fault, OTHER))), times))
         more.append((("outcome", (name, number, fault)), times))
+        numbers = registry.numbers(name)
+        if not name or (numbers if not number else number in numbers):  # else it is gone, and its successes with it
+            more.append((("failure", (name, number, REASONS.get(fault, OTHER))), times))
     for (name, number, protocol), steps in list(counts.steps.items()):
         labels = (name, number, ENTRYPOINTS.get(protocol, "REST"))
         more += [

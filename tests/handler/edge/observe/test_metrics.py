@@ -33,6 +33,7 @@ from tests.handler.calling import http
 from tests.handler.edge.calls.connect.client import until
 from tests.handler.edge.client import BODY, INFER, ask, exchange, make
 from tests.handler.edge.observe.test_access import Context, function
+from tests.protocols import test_waiting as waiting
 from tests.support.server import HOST, running
 
 if TYPE_CHECKING:
@@ -130,6 +131,22 @@ def test_a_failure_has_tritons_reason(error: Any, reason: str, monkeypatch: pyte
             for version in ("", "123")
         ]
         assert failures == [1, 1]
+
+
+def test_a_model_that_is_gone_takes_its_failures_with_it(tmp_path: Path) -> None:
+    """Its successes are no longer told, so that a ratio would be wrong. Every version ever pushed would be a series."""
+    shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
+    with closing(make(tmp_path, REPOSITORY_POLL="0.01")) as app:
+        assert [ask(app, "POST", INFER, body)[0] for body in (BODY, b"{}")] == [200, 400]
+        failures = "nv_inference_request_failure"
+        assert of(scraped(app), failures, **MODEL, reason="OTHER") == 1
+        assert ask(app, "POST", "/v2/repository/models/half_plus_three/unload")[0] == 200
+        shutil.rmtree(tmp_path / "half_plus_three")
+        waiting.until(lambda: ask(app, "POST", INFER, BODY)[0] == 404 and not app.registry.known())
+        found = scraped(app)
+        told = {name for name, labels in found if dict(labels).get("model") == "half_plus_three"}
+        assert not told & {failures, "nv_inference_request_success", "nv_inference_count"}
+        assert of(found, failures, model="", reason="OTHER", version="") >= 1  # the 404s
 
 
 @pytest.mark.parametrize("path", ["/metrics", TFS])
