@@ -36,7 +36,7 @@ def run(work: Callable[[], int | None]) -> int:
     return code
 
 
-class Ended(SystemExit):
+class EndedBySignal(SystemExit):
     """The end of a command by a signal."""
 
 
@@ -58,7 +58,7 @@ def ends_by_signal() -> Iterator[None]:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
         if end.number and not _is_ending():
-            raise Ended(128 + end.number)
+            raise EndedBySignal(128 + end.number)
 
 
 class _End:
@@ -81,7 +81,7 @@ class _End:
         if not self.number:
             self.number = number
             threading.Thread(target=self._insist, daemon=True).start()
-        raise Ended(128 + self.number)
+        raise EndedBySignal(128 + self.number)
 
     def _insist(self) -> None:
         main = threading.main_thread().ident or 0
@@ -100,7 +100,7 @@ class _End:
 def _is_ending() -> bool:
     """Whether an exception that a signal has raised is being handled, itself or behind others."""
     error = sys.exception()
-    while error is not None and not isinstance(error, Ended):
+    while error is not None and not isinstance(error, EndedBySignal):
         error = error.__context__
     return error is not None
 

@@ -23,7 +23,6 @@ from handler.edge.admission import ADMITTED, Context, Doorkeeper, end, refusal_o
 from handler.edge.app import App
 from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, RefusedInARow, guarded, unforeseen
 from handler.edge.dispatch import exchanges
-from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.idling import Idling
@@ -57,6 +56,7 @@ class RpcServer:
         self.address = address
         self._app = app
         self._calls = calls_of(app.observer)
+        self._grace = app.settings.shutdown_timeout
         self._ending = asyncio.Event()
         self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
         self._idling = Idling(STREAMS)
@@ -79,7 +79,7 @@ class RpcServer:
 
     async def stop(self) -> None:
         self._ending.set()
-        await self._server.stop(GRACE_SECONDS)
+        await self._server.stop(self._grace)
 
     def _handlers(self) -> tuple[Any, ...]:
         services: dict[str, dict[str, Any]] = {}

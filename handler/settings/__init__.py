@@ -59,6 +59,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_HEAD_TIMEOUT", "head_timeout", parsers.seconds, "10", "seconds for a request line with its headers, counted from its first byte and from the opening of the connection"),
     Setting("DRAGOMAN_PAUSE_TIMEOUT", "pause_timeout", parsers.seconds, "20", "seconds without progress after which the server gives up a stalled body, or an answer that its client does not read (less than 1 kB a second of either)"),
     Setting("DRAGOMAN_IDLE_TIMEOUT", "idle_timeout", parsers.seconds, "75", "seconds after which `dragoman serve` closes an idle connection; it must be above that of a load balancer in front"),
+    Setting("DRAGOMAN_SHUTDOWN_TIMEOUT", "shutdown_timeout", parsers.seconds, "5", "seconds that requests in flight have to end after SIGTERM to `dragoman serve`; then they get 503, and streams an error; a container's grace period must be longer"),
     Setting("DRAGOMAN_CONNECTIONS", "connections", parsers.positive, "", "the most connections at a time; for a further one, the longest idle one is closed, else it gets 503; default: three quarters of the process's limit of descriptors (all but 64 of fewer than 256), at most 10,000"),
     Setting("DRAGOMAN_NON_FINITE", "non_finite", parsers.one_of("token", "null", "error"), "token", 'how NaN and infinities are written in JSON answers: `token` (the form of the protocol: NaN under `/v1`, "NaN" under `/v2`), `null` (tensors and maps of GRPS keep "NaN", because parsers of protobuf refuse null there), or `error` (400)'),
     Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", parsers.one_of(*parsers.V1_DIALECTS), "auto", "the protocol of answers under `/v1` where KServe and TensorFlow Serving differ: `auto` (both), `tfs`, `kserve`; a model's own `v1_dialect` overrides it"),
@@ -136,6 +137,7 @@ class Settings(NamedTuple):
     head_timeout: float
     pause_timeout: float
     idle_timeout: float
+    shutdown_timeout: float
     connections: int | None
     non_finite: str
     v1_dialect: str

@@ -28,7 +28,6 @@ from handler.commands.init import command
 from handler.commands.serve import server
 from handler.edge import rpc
 from handler.edge.app import App
-from handler.edge.dispatch import streams
 from handler.settings import SETTINGS
 from tests.handler.edge.client import ROOT
 from tests.handler.site.asking import ask
@@ -283,8 +282,8 @@ def test_the_command_serves_grpc_beside_http(
     port, grpc_port = map(str, free_ports(2))
     assert cli.main(["serve", "--port", port, "--grpc-port", grpc_port]) == 0
     assert cli.main(["serve", "--port", port, "--host", "::1", "--grpc-port", grpc_port]) == 0
-    assert cli.main(["serve", "--port", port]) == 0
-    assert served[0].timeout_graceful_shutdown == streams.GRACE_SECONDS
+    assert cli.main(["serve", "--port", port, "--shutdown-timeout", "50"]) == 0
+    assert [each.timeout_graceful_shutdown for each in served] == [5, 5, 50]
     first, second, third = (each.app for each in served)
     assert isinstance(first, rpc.Beside)
     assert isinstance(second, rpc.Beside)

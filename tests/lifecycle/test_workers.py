@@ -305,6 +305,23 @@ def test_a_signal_lets_all_workers_answer_first(start: Callable[..., Server], zo
     assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 
+def test_a_request_gets_no_more_time_than_the_setting_says(
+    start: Callable[..., Server], zoo: Path, tmp_path: Path
+) -> None:
+    """Its client learns that it may try again, elsewhere."""
+    server = start(REPOSITORY=str(zoo), ALLOW_CODE="true", TIMEOUT="0", SHUTDOWN_TIMEOUT="0.2")
+    gate = tmp_path / "gate"
+    tensor = {"name": "gate", "datatype": "BYTES", "shape": [1], "data": [str(gate)]}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(over_rest, server, "POST", "/v2/models/py_waits/infer", {"inputs": [tensor]})
+        until(lambda: entered(gate))
+        server.process.terminate()
+        status, answer = asked.result()[:2]
+        gate.touch()
+    assert (status, "the server ends before it has answered" in answer["error"]) == (503, True)
+    assert server.process.wait(STOP_SECONDS) == 0
+
+
 def test_workers_end_with_their_supervisor(start: Callable[..., Server]) -> None:
     """However it ends; their folder goes, too."""
     server = start()

@@ -117,8 +117,6 @@ def run(
     """Serves an application until a signal. `say`: prints the addresses. `server_of`: makes uvicorn's server."""
     import uvicorn  # noqa: PLC0415 - as above
 
-    from handler.edge.dispatch import streams  # noqa: PLC0415 - as the application
-
     config = uvicorn.Config(
         served,
         host=how.host,
@@ -129,7 +127,7 @@ def run(
         http=_protocol(settings, how),
         ws="none",
         timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
-        timeout_graceful_shutdown=streams.GRACE_SECONDS,
+        timeout_graceful_shutdown=settings.shutdown_timeout,  # type: ignore[arg-type] # for asyncio.wait_for
     )
     server = (server_of or uvicorn.Server)(config)
     with ExitStack() as bound:

@@ -34,8 +34,8 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """...and one that ended earlier is replaced after a pause, which doubles up to this one."""
 DOUBLINGS: Final = 10
-STOP_SECONDS: Final = 30.0
-"""A worker that still runs so long after the signal to stop is killed."""
+STOP_SECONDS: Final = 25.0
+"""A worker that still runs so long after the end of its last requests is killed."""
 ENDS: Final = {signal.SIGTERM: 0, signal.SIGINT: 128 + signal.SIGINT}
 """The exit code for each signal that ends the server. Every command returns 130 after Ctrl-C."""
 
@@ -53,7 +53,7 @@ def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
         folder = held.enter_context(TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True))
         if len(folder) > LONGEST_FOLDER:
             folder = held.enter_context(TemporaryDirectory(prefix="dragoman-", dir="/tmp", ignore_cleanup_errors=True))
-        return asyncio.run(Supervisor(settings.workers, how, environ, folder).run())
+        return asyncio.run(Supervisor(settings, how, environ, folder).run())
 
 
 def _check(settings: Settings, how: Serving) -> None:
@@ -88,10 +88,11 @@ class Started:
 
 
 class Supervisor:
-    """Keeps a number of workers running. `folder`: private, for their sockets and numbers."""
+    """Keeps DRAGOMAN_WORKERS workers running. `folder`: private, for their sockets and numbers."""
 
-    def __init__(self, count: int, how: Serving, environ: Mapping[str, str], folder: str) -> None:
-        self._count = count
+    def __init__(self, settings: Settings, how: Serving, environ: Mapping[str, str], folder: str) -> None:
+        self._count = settings.workers
+        self._most = settings.shutdown_timeout + STOP_SECONDS
         self._how = how
         self._folder = folder
         self._environ = children.environment({"DRAGOMAN_METRICS_FOLDER": f"{folder}/metrics", **environ})
@@ -109,9 +110,9 @@ class Supervisor:
             return self._code if self._ending.is_set() else code if code > 0 else NOT_STARTED
         kept = [asyncio.create_task(self._keep(number, first if number == 1 else None)) for number in self._numbers()]
         await self._ending.wait()
-        _, late = await asyncio.wait(kept, timeout=STOP_SECONDS)
+        _, late = await asyncio.wait(kept, timeout=self._most)
         if late:
-            log.warning("%d workers still run after %.0f s: they are killed", len(late), STOP_SECONDS)
+            log.warning("%d workers still run after %.0f s: they are killed", len(late), self._most)
             self._signal(signal.SIGKILL)
             await asyncio.wait(kept)
         for task in kept:

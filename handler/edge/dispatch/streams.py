@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 END: Final = object()
-GRACE_SECONDS: Final = 5
-"""Seconds for the answers in flight when the server ends. A stream can be endless."""
 
 
 async def each(

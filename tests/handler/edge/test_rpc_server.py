@@ -88,14 +88,12 @@ def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
 def test_a_server_ends_while_clients_watch(tmp_path: Path) -> None:
     """SIGTERM ends the process although watches have no end of their own. Their clients and the log learn why."""
     port, rpc_port = free_port(), free_port()
-    imports = "from handler import cli\nfrom handler.edge.dispatch import streams\nfrom handler.edge import rpc"
-    grace = "streams.GRACE_SECONDS = rpc.GRACE_SECONDS = 1"
-    script = f"{imports}\n{grace}\ncli.main(['serve', '--port', '{port}', '--grpc-port', '{rpc_port}'])"
-    environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
+    command = [sys.executable, "-m", "handler.cli", "serve", "--port", str(port), "--grpc-port", str(rpc_port)]
+    environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SHUTDOWN_TIMEOUT": "1"}
     log, bodies = tmp_path / "log", queue.SimpleQueue[bytes | None]()
     bodies.put(b"\xff")
     with log.open("wb") as written:
-        server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=written)
+        server = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=written)
     try:
         watch = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         wait_until(lambda: _connects(watch))
