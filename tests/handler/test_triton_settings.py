@@ -290,6 +290,16 @@ def test_an_output_has_the_labels_of_its_file(root: Path) -> None:
     assert labels_of(models) == ("hen",)
 
 
+@pytest.mark.parametrize("key", ["batching", "dynamic_batching"])
+def test_batching_in_model_settings_comes_first_under_both_its_names(root: Path, key: str) -> None:
+    """config.pbtxt has Triton's name for it."""
+    (root / "m" / "config.pbtxt").write_text("max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 100 }")
+    (root / "m" / "model-settings.json").write_text(json.dumps({key: {"max_queue_delay_microseconds": 300}}))
+    with registry(root).use(ModelRef("m"), PATIENT) as model:
+        assert model.spec.batching is not None
+        assert model.spec.batching.seconds == pytest.approx(300e-6)
+
+
 @pytest.mark.parametrize(("content", "message"), [
     (None, "output[0].label_filename is 'labels.txt'; expected a file in the model's folder"),
     (b"\xff", "output[0].label_filename is 'labels.txt'; expected a file in UTF-8"),

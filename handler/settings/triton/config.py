@@ -55,6 +55,8 @@ def merged(model: str, config: bytes, settings: bytes | None, read: Callable[[st
     except Wrong:
         return settings or b""  # the parser says why
     found = members(model, config)
+    if "dynamic_batching" in own:  # Triton's name for the same
+        found = {key: value for key, value in found.items() if key != "batching"}
     try:
         outputs = [_labelled(each, f"output[{index}]", read) for index, each in enumerate(found["outputs"])]
     except Wrong as wrong:
