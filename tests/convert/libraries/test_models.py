@@ -13,7 +13,7 @@ from handler.stores import parity
 from tests.convert.libraries.test_refused import REFUSED as REASONS
 from tests.convert.libraries.zoo import ASKED, CASES, Trained, skops, votes
 from tests.convert.roll import REFUSED, SERVED
-from tests.convert.serving import check_explained, check_served, inputs
+from tests.convert.serving import check_explained, check_served, get, inputs
 from tests.support.server import Server
 
 LIBRARIES = ("scikit-learn", "XGBoost", "LightGBM", "CatBoost")
@@ -71,6 +71,10 @@ def test_a_model_is_converted_with_parity_and_served_over_every_protocol(
     assert tuple(labels) == case.labels
     file, instances = asked(trained, inputs(name, server), tmp_path)
     check_served(name, server, run, file, {"": trained.answers})
+    shapes = [each["shape"] for each in get(server, f"/v2/models/{name}")["outputs"]]
+    assert {shape[0] for shape in shapes} == {-1}, (
+        shapes
+    )  # else requests are not batched, and rows are not ranked apart
     if case.data:
         check_explained(name, server, instances[0])
 

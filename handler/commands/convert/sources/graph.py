@@ -25,6 +25,15 @@ def without_maps(made: Any) -> Any:
     return made
 
 
+def with_open_rows(made: Any) -> Any:
+    """Leaves the number of rows in the outputs open. onnxmltools writes 1 for that of the labels."""
+    for output in made.graph.output:
+        sizes = output.type.tensor_type.shape.dim
+        if sizes:
+            sizes[0].Clear()
+    return made
+
+
 def renamed_inputs(made: Any, names: Sequence[str]) -> Any:
     """Gives the inputs other names. Raises Refused for the name of an output."""
     if taken := sorted({*names}.intersection(outputs(made))):

@@ -57,7 +57,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
             target_opset=OPSET,
             zipmap=False,
         )
-    made = _linked(graph.without_maps(made), link)
+    made = graph.with_open_rows(_linked(graph.without_maps(made), link))
     outputs = graph.outputs(made)
     classifies = objective in CLASSES and len(outputs) > 1
     return LibraryModel(
