@@ -56,7 +56,8 @@ class CallPlace(NamedTuple):
     def of(self, error: ServingError) -> ServingError:
         """Returns the error of that model as one of the pipeline, which is there."""
         if isinstance(error, ModelNotFound | VersionNotFound):
-            return ModelNotLoadable(f"{self.model}; expected a model of this repository: {error.message}")
+            cure = "; its version_policy has to name the version" if isinstance(error, VersionNotFound) else ""
+            return ModelNotLoadable(f"{self.model}; expected a model of this repository: {error.message}{cure}")
         return located(error, self.step)
 
 

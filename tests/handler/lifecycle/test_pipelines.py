@@ -161,6 +161,14 @@ def test_a_pipeline_whose_models_cannot_be_had_says_which(
     assert all(not version.loaded.in_use() for version in models.known() if version.loaded is not None)
 
 
+def test_a_step_names_a_version_that_its_models_policy_serves(root: Path, models: Registry) -> None:
+    """The newest one alone is served by default: a version that is there may still not be served."""
+    shutil.copytree(root / "m" / "1", root / "m" / "2")
+    (root / "p/1/pipeline.json").write_text(json.dumps({"steps": [STEP | {"version": 1}, NEXT]}))
+    with pytest.raises(ModelNotLoadable, match="it serves 2; its version_policy has to name the version$"):
+        ask(models, 1.0)
+
+
 def test_a_step_that_goes_during_the_load_is_no_unknown_model(
     root: Path, models: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
