@@ -196,6 +196,51 @@ def model_spec(
     return spec
 
 
+def completed(
+    role: str,
+    own: Sequence[TensorSpec],
+    said: Sequence[TensorSpec] | None,
+    labels: Mapping[str, tuple[str, ...]],
+    file: str,
+) -> tuple[TensorSpec, ...]:
+    """Returns the model's tensors in its order. The settings may say more of a shape, and nothing against the file.
+
+    `own`: the tensors in the model's `file`. `labels`: class labels, by tensor. Raises ModelNotLoadable.
+    """
+    overrides = {spec.name: spec for spec in said or ()}
+    known = [spec.name for spec in own]
+    foreign = next((name for name in overrides if name not in known), None)
+    if foreign is not None:
+        told = f"the settings describe {role} {shown(foreign)}, which is not in {file}: it has {shown(known)}"
+        raise ModelNotLoadable(told)
+    specs = []
+    for spec in own:
+        found = _refined(role, spec, overrides[spec.name], file) if spec.name in overrides else spec
+        specs.append(found._replace(labels=labels.get(spec.name) or spec.labels, optional=spec.optional))
+    return tuple(specs)
+
+
+def _refined(role: str, own: TensorSpec, said: TensorSpec, file: str) -> TensorSpec:
+    """Returns the settings' description of a tensor; a shape of null leaves the file's. Raises ModelNotLoadable.
+
+    ONNX Runtime keeps to the sizes of inputs that a file fixes. Those of outputs are known to be wrong in some exports.
+    A `reshape` is the shape that the settings say of the file's tensor.
+    """
+    if said.datatype is not own.datatype:
+        raise ModelNotLoadable(
+            f"{role} {shown(own.name)} is {own.datatype.name} in {file}, {said.datatype.name} in its settings"
+        )
+    if own.shape is None or said.shape is None:
+        return said._replace(shape=own.shape if said.shape is None else said.shape)
+    shape = said.shape if said.reshape is None else said.reshape
+    same_rank = len(shape) == len(own.shape)
+    if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(shape, own.shape, strict=True))):
+        raise ModelNotLoadable(
+            f"{role} {shown(own.name)} has the shape {shown([*own.shape])} in {file}, {shown([*shape])} in its settings"
+        )
+    return said
+
+
 def _batched(spec: ModelSpec, batching: Batching) -> ModelSpec:
     """Returns the spec with its batching, unless the shapes of its inputs and outputs do not let rows be added."""
     for tensor in (*(spec.inputs or ()), *(spec.outputs or ())):

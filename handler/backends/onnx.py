@@ -15,7 +15,7 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingErro
 from core.operations import ModelSpec
 from core.ports import Model
 from core.tensor import Tensor, TensorSpec, TextTensor
-from handler.backends import Source, has_reshape, model_spec
+from handler.backends import BACKENDS, Source, completed, has_reshape, model_spec
 from handler.backends.onnx_fields import MalformedFile
 from handler.backends.onnx_file import UNCARRIED, Value, operators, signature
 from handler.backends.onnx_values import bits, fed, ort_value
@@ -27,6 +27,7 @@ from handler.settings.providers import CPU, is_absent, refusal
 
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
+MARKER: Final = BACKENDS["onnx"].marker
 """The specification's name for ONNX models (section "Platforms")."""
 EXTENSIONS: Final = frozenset(("ai.onnx.contrib", "com.microsoft.extensions"))
 """The domains of the operators that the package onnxruntime-extensions has."""
@@ -138,67 +139,24 @@ def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpe
     inputs = [value for value in inputs if not value.optional or value.name in named]  # others are weights
     try:
         tensors = (
-            _tensors("input", inputs, settings.inputs, settings.labels),
-            _tensors("output", outputs, settings.outputs, settings.labels),
+            completed("input", [_own("input", each) for each in inputs], settings.inputs, settings.labels, MARKER),
+            completed("output", [_own("output", each) for each in outputs], settings.outputs, settings.labels, MARKER),
         )
     except ModelNotLoadable as error:
         raise located(error, f"model {source.name!r} version {source.version} cannot be loaded") from None
     return model_spec(source, PLATFORM, *tensors)
 
 
-def _tensors(
-    role: str, values: list[Value], said: tuple[TensorSpec, ...] | None, labels: Mapping[str, tuple[str, ...]]
-) -> tuple[TensorSpec, ...]:
-    """Returns the graph's tensors in its order. The settings may say more of a shape, and nothing against the file.
-
-    Raises ModelNotLoadable.
-    """
-    overrides = {spec.name: spec for spec in said or ()}
-    foreign = next((name for name in overrides if name not in [value.name for value in values]), None)
-    if foreign is not None:
-        known = shown([value.name for value in values])
-        told = f"the settings describe {role} {shown(foreign)}, which is not in model.onnx: it has {known}"
-        raise ModelNotLoadable(told)
-    specs = []
-    for value in values:
-        own = _own(role, value)
-        found = own if value.name not in overrides else _refined(role, own, overrides[value.name])
-        specs.append(found._replace(labels=labels.get(value.name) or own.labels, optional=value.optional))
-    return tuple(specs)
-
-
 def _own(role: str, value: Value) -> TensorSpec:
     """Returns the file's description of a tensor. Raises ModelNotLoadable if no protocol can carry the tensor."""
     if value.classes:  # a sequence of maps is a tensor of a row for each map
         names = tuple(map(str, value.classes))
-        return TensorSpec(value.name, FP32, (-1, len(names)), names)
+        return TensorSpec(value.name, FP32, (-1, len(names)), names, value.optional)
     if value.kind != "tensor" or value.element not in BY_ONNX:
         element = UNCARRIED.get(value.element, f"ONNX type {value.element}")
         kind = f"a tensor of {element}" if value.kind == "tensor" else f"a {value.kind}"
         raise ModelNotLoadable(f"{role} {shown(value.name)} is {kind}, which no protocol can carry")
-    return TensorSpec(value.name, BY_ONNX[value.element], value.shape)
-
-
-def _refined(role: str, own: TensorSpec, said: TensorSpec) -> TensorSpec:
-    """Returns the settings' description of a tensor; a shape of null leaves the file's. Raises ModelNotLoadable.
-
-    ONNX Runtime keeps to the sizes of inputs that a file fixes. Those of outputs are known to be wrong in some exports.
-    A `reshape` is the shape that the settings say of the file's tensor.
-    """
-    if said.datatype is not own.datatype:
-        raise ModelNotLoadable(
-            f"{role} {shown(own.name)} is {own.datatype.name} in model.onnx, {said.datatype.name} in its settings"
-        )
-    if own.shape is None or said.shape is None:
-        return said._replace(shape=own.shape if said.shape is None else said.shape)
-    shape = said.shape if said.reshape is None else said.reshape
-    same_rank = len(shape) == len(own.shape)
-    if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(shape, own.shape, strict=True))):
-        raise ModelNotLoadable(
-            f"{role} {shown(own.name)} has the shape {shown([*own.shape])} in model.onnx, "
-            f"{shown([*shape])} in its settings"
-        )
-    return said
+    return TensorSpec(value.name, BY_ONNX[value.element], value.shape, optional=value.optional)
 
 
 class OnnxModel:

@@ -29,17 +29,26 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
+from inspect import isasyncgenfunction, isclass, iscoroutinefunction, isgeneratorfunction, isroutine, signature, unwrap
 from types import ModuleType
 from typing import Any, Final
 from weakref import finalize
 
 import numpy as np
 
-from core.errors import ModelFailed, ModelNotLoadable, ServingError, shown
+from core.errors import ModelFailed, ModelNotLoadable, ServingError, located, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import SeveralAnswers, Source, forks, model_module, model_spec, refuse_reshape
+from handler.backends import (
+    BACKENDS,
+    SeveralAnswers,
+    Source,
+    completed,
+    forks,
+    model_module,
+    model_spec,
+    refuse_reshape,
+)
 from handler.backends.python_outputs import Returned
 from handler.backends.runs import beside, check
 from handler.settings import Settings
@@ -58,7 +67,7 @@ _END: Final = object()
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
-    """Imports model.py. The spec has the inputs and outputs of the settings, else those of the module's `metadata`.
+    """Imports model.py. The spec has the tensors of its `metadata`, as the settings complete them, else the settings'.
 
     Raises ModelNotLoadable, in one line without paths: unless DRAGOMAN_ALLOW_CODE=true, for a module that raises or
     has no function `predict`, for a function that cannot be called as CALLED says, and for a wrong `metadata`.
@@ -87,11 +96,17 @@ def _model(source: Source, module: ModuleType) -> "PythonModel":
         _check_call(source.name, module, function, arguments)
     inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None))
     said = source.settings
-    outputs = _labelled(said.outputs or outputs, said.labels)
-    spec = model_spec(source, "python", said.inputs or inputs, outputs)
+    try:
+        inputs, outputs = (
+            _stated("input", inputs, said.inputs, {}),
+            _stated("output", outputs, said.outputs, said.labels),
+        )
+    except ModelNotLoadable as error:
+        raise located(error, f"model {source.name!r} version {source.version} cannot be loaded") from None
+    spec = model_spec(source, "python", inputs, outputs)
     refuse_reshape(source.name, spec)  # the module's metadata can have one, too
     methods = said.http.methods if said.http is not None else None
-    return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module, methods)
+    return PythonModel(spec._replace(decoupled=isgeneratorfunction(_code(predict))), module, methods)
 
 
 def _check_call(name: str, module: ModuleType, function: str, arguments: Sequence[str]) -> None:
@@ -99,7 +114,7 @@ def _check_call(name: str, module: ModuleType, function: str, arguments: Sequenc
     called = getattr(module, function, None)
     if not callable(called):
         return
-    if iscoroutinefunction(unwrap(called)) or isasyncgenfunction(unwrap(called)):
+    if iscoroutinefunction(_code(called)) or isasyncgenfunction(_code(called)):
         text = f"{function} is async; expected a plain function, which runs in a thread"
         raise ModelNotLoadable(f"model {name!r}: {text}")
     try:
@@ -111,12 +126,22 @@ def _check_call(name: str, module: ModuleType, function: str, arguments: Sequenc
         return
 
 
-def _labelled(
-    outputs: tuple[TensorSpec, ...] | None, labels: Mapping[str, tuple[str, ...]]
+def _code(called: Any) -> Any:
+    """Returns the function that a call runs: an object may have `__call__`."""
+    found = unwrap(called)
+    return found if isroutine(found) or isclass(found) or isinstance(found, partial) else found.__call__
+
+
+def _stated(
+    role: str,
+    own: tuple[TensorSpec, ...] | None,
+    said: tuple[TensorSpec, ...] | None,
+    labels: Mapping[str, tuple[str, ...]],
 ) -> tuple[TensorSpec, ...] | None:
-    if outputs is None:
+    """Returns the tensors of the module's `metadata`, as the settings complete them; None if neither has any."""
+    if own is None and said is None:
         return None
-    return tuple(each._replace(labels=labels.get(each.name) or each.labels) for each in outputs)
+    return completed(role, own or said or (), said, labels, BACKENDS["python"].marker)
 
 
 def _copied(value: Any) -> Any:

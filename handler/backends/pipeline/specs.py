@@ -189,7 +189,8 @@ def refined(made: Mapping[str, TensorSpec | None], stated: Sequence[TensorSpec] 
             raise Wrong(
                 "outputs of the settings", f"{spec.name}: {_text(spec)}", f"what its step makes: {_text(known)}"
             )
-        refined[spec.name] = spec if known is None else known._replace(shape=spec.shape)
+        shape = known.shape if known is not None and spec.shape is None else spec.shape
+        refined[spec.name] = spec if known is None else known._replace(shape=shape)
     return refined
 
 

@@ -181,6 +181,10 @@ def test_the_ends_come_from_the_models_there_and_from_the_settings() -> None:
     spec = pipeline(said, ALL, settings).spec
     assert spec.inputs == (tensor("x", "INT64", 3), tensor("v", "FP32", None))
     assert spec.outputs == (tensor("y", "INT64", 3), tensor("w", "INT64", 3), tensor("u"))
+    labelled = ModelSettings(outputs=(tensor("w", "INT64", None),))
+    assert pipeline({"steps": [step("fixed", {"i0": "x"}, {"o0": "w"})]}, ALL, labelled).spec.outputs == (
+        tensor("w", "INT64", 3),
+    )
     split = {"split": [{"model": "one", "weight": 1}, {"model": "fixed", "weight": 1}]} | BRANCHES
     assert pipeline({"steps": [split]}, ALL).spec.outputs == (tensor("y"),)
     widened = {"steps": [step("single", {"i0": "x"}, {"o0": "y"}), step("double", {"i0": "x"}, {"o0": "z"})]}

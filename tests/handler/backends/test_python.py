@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.dtype import DATATYPES
 from core.errors import ModelFailed, ModelNotLoadable
+from core.tensor import TensorSpec
 from handler.backends import Source, python
 from handler.backends.python import CALLED
 from handler.settings import Settings
@@ -73,6 +75,63 @@ def predict(inputs, parameters): return {"y": [[0.25, 0.75]]}
     said = ModelSettings(outputs=(output._replace(labels=("-", "+")),))
     (output,) = python.load(Source("m", "1", tmp_path, said), SETTINGS).spec.outputs or ()
     assert output.labels == ("-", "+")
+
+
+DECLARED = """
+metadata = {
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}, {"name": "k", "datatype": "INT64", "shape": [1]}],
+    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}, {"name": "z", "datatype": "INT64"}],
+}
+def predict(inputs, parameters): return {"y": inputs["x"], "z": [1]}
+"""
+
+
+def tensor(name: str, datatype: str, shape: tuple[int, ...] | None, *labels: str) -> TensorSpec:
+    return TensorSpec(name, DATATYPES[datatype], shape, labels)
+
+
+def test_settings_complete_the_metadata_of_a_module(tmp_path: Path) -> None:
+    """As they do the tensors of an ONNX file: those that they do not name stay, and so does the shape behind a null."""
+    (tmp_path / "model.py").write_text(DECLARED)
+    x, k = tensor("x", "FP32", (-1, 2)), tensor("k", "INT64", (1,))
+    y, z = tensor("y", "FP32", (-1, 2)), tensor("z", "INT64", None)
+    for said, expected in (
+        (
+            ModelSettings(outputs=(tensor("y", "FP32", None, "no", "yes"),)),
+            ((x, k), (y._replace(labels=("no", "yes")), z)),
+        ),
+        (ModelSettings(inputs=(tensor("x", "FP32", (8, 2)),)), ((x._replace(shape=(8, 2)), k), (y, z))),
+        (ModelSettings(outputs=(tensor("z", "INT64", (1,)),)), ((x, k), (y, z._replace(shape=(1,))))),
+    ):
+        spec = python.load(Source("m", "1", tmp_path, said), SETTINGS).spec
+        assert (spec.inputs, spec.outputs) == expected
+
+
+@pytest.mark.parametrize(("said", "told"), [
+    (ModelSettings(outputs=(tensor("q", "FP32", None),)), "describe output 'q', which is not in model.py"),
+    (ModelSettings(inputs=(tensor("x", "INT64", None),)), "input 'x' is FP32 in model.py, INT64 in its settings"),
+    (ModelSettings(inputs=(tensor("x", "FP32", (-1,)),)), "input 'x' has the shape [-1, 2] in model.py, [-1] in its"),
+    (ModelSettings(inputs=(tensor("k", "INT64", (2,)),)), "input 'k' has the shape [1] in model.py, [2] in its"),
+])  # fmt: skip
+def test_settings_that_contradict_the_metadata_are_refused(tmp_path: Path, said: ModelSettings, told: str) -> None:
+    """Every request would fail. The module is not kept."""
+    (tmp_path / "model.py").write_text(DECLARED)
+    with pytest.raises(ModelNotLoadable) as refused:
+        python.load(Source("m", "1", tmp_path, said), SETTINGS)
+    assert told in refused.value.message
+    assert modules() == set()
+
+
+def test_an_object_that_can_be_called_is_a_function_as_well(tmp_path: Path) -> None:
+    """What its __call__ is decides whether it streams, and whether a thread can run it."""
+    code = "class Called:\n    {}def __call__(self, inputs, parameters): {}\npredict = Called()\n"
+    assert not load(tmp_path, code.format("", "return {'y': [1]}")).spec.decoupled
+    assert load(tmp_path, code.format("", "yield {'y': [1]}")).spec.decoupled
+    for kind, body in (("async ", "return {'y': [1]}"), ("async ", "yield {'y': [1]}")):
+        with pytest.raises(ModelNotLoadable, match="predict is async; expected a plain function"):
+            load(tmp_path, code.format(kind, body))
+    whole = "from functools import partial\ndef f(a, inputs, parameters): return {'y': [a]}\npredict = partial(f, 1)\n"
+    assert not load(tmp_path, whole).spec.decoupled
 
 
 def test_numpys_error_state_is_that_of_before(tmp_path: Path) -> None:
