@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from core.errors import ModelNotLoadable
+from core.errors import ModelNotLoadable, shown
 from handler.backends import Source
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ MODEL: Final = "model"
 """The name of model.py for the modules beside it."""
 OWN: Final = tuple(f"{name}{kind}" for name in ("core", "dragoman", "handler") for kind in (".py", "/__init__.py"))
 """Modules beside model.py that it cannot import: this process has others of these names."""
+TRITON: Final = "triton_python_backend_utils"
+INTERFACE: Final = "expected a function predict(inputs, parameters), see docs/python-models.md"
 _CHANGING: Final = threading.Lock()
 _LOADS: Final = itertools.count(1)
 _TURNS: Final[dict[str, threading.Lock]] = {}
@@ -51,7 +53,7 @@ def imported(source: Source) -> ModuleType:
     except BaseException as error:  # not even sys.exit() in a model may end the server
         forget(name)
         log.exception("importing model.py of model %s failed", source.name)
-        raise ModelNotLoadable(f"model {source.name!r}: model.py raised {kind(error)}") from error
+        raise ModelNotLoadable(f"model {source.name!r}: model.py {_told(error)}") from error
     return module
 
 
@@ -59,6 +61,14 @@ def forget(name: str) -> None:
     """Takes the modules of a load out of sys.modules, which would keep them, and all their data, for ever."""
     sys.modules.pop(name, None)
     _hide(_BESIDE.pop(name, {}))
+
+
+def _told(error: BaseException) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is None:
+        return f"raised {kind(error)}"
+    more = f", which is Triton's: {INTERFACE}" if missing == TRITON else ", which is not installed"
+    return f"imports {shown(missing)}{more}"
 
 
 def kind(error: BaseException) -> str:

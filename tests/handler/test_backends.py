@@ -388,7 +388,9 @@ def test_code_is_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import nothing_like_it", "raised ModuleNotFoundError$"),
+        ("import nothing_like_it", "model.py imports 'nothing_like_it', which is not installed$"),
+        ("import triton_python_backend_utils as utils", "which is Triton's: expected a function predict"),
+        ("raise ModuleNotFoundError('s3cret')", "raised ModuleNotFoundError$"),
         ("raise SystemExit(3)", "raised SystemExit$"),
         ("predict = 1", "has no function predict"),
         ("def predict(i, p): ...\nmetadata = {'inputs': 1}", "metadata of model 'm': inputs is 1"),
