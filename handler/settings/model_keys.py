@@ -25,7 +25,7 @@ TABLE: Final = (
     ModelKey("implementation", "text", "", "the runtime of another installed package, for a version without one of Dragoman's own files"),
     ModelKey("platform", "text", "the runtime's", "shown in metadata and configuration"),
     ModelKey("max_batch_size", "whole number", "0", "shown in the configuration, in which a model with `batching` alone has that of its batches. Above 0, a raw binary request is one row; V2's classification answers for each row, as it does for models whose tensors all have a variable first axis"),
-    ModelKey("inputs, outputs", "array", "the model's own", "tensors, which complete the shapes of the model's file. If the rank, the datatype or a name differs from the file's, the load is refused. An input that has a value in an ONNX file is served only if these settings, a signature or config.pbtxt name it; requests may lack it"),
+    ModelKey("inputs, outputs", "array", "the model's own", "tensors, which complete the shapes of the model's file. If the rank, the datatype or a name differs from the file's, the load is refused. An input that has a value in an ONNX file is served only if these settings, a signature or config.pbtxt name it; requests may lack it, unless a signature makes an output of it"),
     ModelKey("inputs[].name, outputs[].name", "text", "required", "the tensor's name"),
     ModelKey("inputs[].datatype, outputs[].datatype", "text", "required", "a datatype of V2, such as `FP32` or `BYTES`"),
     ModelKey("inputs[].shape, outputs[].shape", "array", "null", "the sizes of its axes; -1 is any size, null is the file's own shape"),
