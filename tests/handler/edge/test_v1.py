@@ -1,6 +1,8 @@
 """handler.edge.app: requests under /v1."""
 
 import json
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,23 @@ def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
     assert len(answers) == 1
     labels = [label for label, _ in json.loads(answers.pop())["results"][0]]
     assert labels == ["setosa", "versicolor", "virginica"]
+
+
+@pytest.mark.parametrize("where", ["module", "settings"])
+def test_a_model_that_declares_its_inputs_alone_answers_with_all_outputs(tmp_path: Path, where: str) -> None:
+    """As under /v2. The declaration may be the module's or the settings'."""
+    declared = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1]}]}
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    head = f"metadata = {declared}\n" if where == "module" else ""
+    body = "def predict(inputs, parameters): return {'y': inputs['x'] * 2, 'z': inputs['x']}\n"
+    (tmp_path / "m" / "1" / "model.py").write_text(head + body)
+    if where == "settings":
+        (tmp_path / "m" / "model-settings.json").write_text(json.dumps(declared))
+    with closing(make(tmp_path, inline=True, ALLOW_CODE="true")) as app:
+        rows, columns = (ask(app, "POST", "/v1/models/m:predict", json.dumps({key: [1, 2]}).encode())[2]
+                         for key in ("instances", "inputs"))  # fmt: skip
+    assert json.loads(rows) == {"predictions": [{"y": 2.0, "z": 1.0}, {"y": 4.0, "z": 2.0}]}
+    assert json.loads(columns)["outputs"] == {"y": [2.0, 4.0], "z": [1.0, 2.0]}
 
 
 @pytest.mark.parametrize(("method", "path", "status", "text"), [
