@@ -13,9 +13,8 @@ from core.wire import REQUEST_ID, Header, HttpResponse, HttpStream, Part
 from handler.edge.exchange import Receive, Room, Scope, Send, Sending, Write
 from handler.edge.gate.gate import AccessGate
 from handler.edge.jobs import AT_END, QUICKLY_READ, RAW_QUICKLY_READ, WholeHead
-from handler.edge.leaving import Leaving
 from handler.edge.observe.record import RECORD, Record, drawn
-from handler.edge.rest import Rest, Tools
+from handler.edge.rest import ClientWatch, Rest, Tools
 from handler.edge.timing import Timing
 
 if TYPE_CHECKING:
@@ -109,5 +108,5 @@ class AtOnce:
     async def _sent(self, answer: HttpResponse | HttpStream, record: Record, receive: Receive) -> None:
         while (await receive()).get("more_body"):  # the message that the client has left follows the body
             pass
-        with closing(Leaving(receive)) as leaving:
-            await self._rest.sent(answer, record, leaving, record.send)
+        with closing(ClientWatch(receive)) as watch:
+            await self._rest.sent(answer, record, watch, record.send)

@@ -111,16 +111,16 @@ class Rest:
         self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
     ) -> None:
         """Answers a request in the words of a protocol, unless its client leaves."""
-        with closing(Leaving(receive)) as leaving:
+        with closing(ClientWatch(receive)) as watch:
             try:
-                answer = await self._made(destination, dialect, visitor, receive, leaving)
+                answer = await self._made(destination, dialect, visitor, receive, watch)
             except Exception as error:  # noqa: BLE001 - each has an answer
                 answer = _failure(error, dialect, visitor.scope["method"], destination.path)
             if answer is not None:
-                await self.sent(answer, RECORD.get(), leaving, send)
+                await self.sent(answer, RECORD.get(), watch, send)
 
     async def _made(
-        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, leaving: Leaving
+        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, watch: "ClientWatch"
     ) -> HttpResponse | HttpStream | None:
         """Returns the answer to a request; None if the client has left. Raises what its work raises."""
         scope, headers, record = visitor.scope, visitor.headers, RECORD.get()
@@ -138,14 +138,14 @@ class Rest:
         job = self._job(head, body, models, record)
         answer: HttpResponse | HttpStream | None = self._tools.dispatcher.at_once(job, route.waits)
         if answer is None:
-            answer = await self._later(job, route.waits, leaving)
+            answer = await self._later(job, route.waits, watch)
         if self._tools.dispatcher.buffers and isinstance(answer, HttpStream) and answer.last is None:
             answer = await self._whole(answer, record.timing)
         return None if answer is None else self._admitted(_repeating(answer, dialect, record), record)
 
-    async def _later(self, job: Job[Any], waits: Waits, leaving: Leaving) -> HttpResponse | HttpStream | None:
+    async def _later(self, job: Job[Any], waits: Waits, watch: "ClientWatch") -> HttpResponse | HttpStream | None:
         """Returns the answer of a job that takes a thread; None if the client has left."""
-        with leaving:
+        with watch.leaving() as leaving:
             leaving.begin()
             answer: HttpResponse | HttpStream = await self._tools.dispatcher.later(job, waits)
             return answer
@@ -206,21 +206,21 @@ class Rest:
             exchange.admit(answer.length, record.received, self._tools.flight)
         return answer
 
-    async def sent(self, answer: HttpResponse | HttpStream, record: Record, leaving: Leaving, send: Send) -> None:
+    async def sent(self, answer: HttpResponse | HttpStream, record: Record, watch: "ClientWatch", send: Send) -> None:
         """Sends an answer. The whole request has been read."""
         tools = self._tools
         if isinstance(answer, HttpStream):
             record.last = answer.last
-            await self._streamed(answer, leaving, send, record)
+            await self._streamed(answer, watch, send, record)
             record.last = None
         else:
             await exchange.answer(answer, record.method, send, tools.clock.headers(record.timing), tools.flight)
 
-    async def _streamed(self, stream: HttpStream, leaving: Leaving, send: Send, record: Record) -> None:
+    async def _streamed(self, stream: HttpStream, watch: "ClientWatch", send: Send, record: Record) -> None:
         timing, received = record.timing, record.received
         headers = [*stream.headers, exchange.UNBUFFERED, *self._tools.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        with leaving:
+        with watch.leaving() as leaving:
             leaving.begin(0)
             try:
                 async with aclosing(self._tools.dispatcher.each(stream.chunks, timing)) as chunks:
@@ -236,6 +236,25 @@ class Rest:
         if leaving.left:
             return
         await send({"type": "http.response.body", "body": b""})
+
+
+class ClientWatch:
+    """The one watch over the client of a request, for work that takes long. Most requests need none."""
+
+    __slots__ = ("_leaving", "_receive")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._leaving: Leaving | None = None
+
+    def leaving(self) -> Leaving:
+        if self._leaving is None:
+            self._leaving = Leaving(self._receive)
+        return self._leaving
+
+    def close(self) -> None:
+        if self._leaving is not None:
+            self._leaving.close()
 
 
 def _json_in(headers: Headers, dialect: Dialect) -> int:
