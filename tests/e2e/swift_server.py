@@ -65,6 +65,7 @@ def write_settings(folder: Path, ports: dict[str, int], host: str, port: int, lo
     proxy = DEFAULT.format(host=host, port=port, **common)
     proxy += f"[pipeline:main]\npipeline = {' '.join(FILTERS)} proxy-server\n"
     proxy += "[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\n"
+    proxy += "error_suppression_limit = 1000000\n"  # else it avoids a server for a minute that was slow to start
     proxy += "".join(
         f"[filter:{name}]\nuse = egg:swift#{name}\n{text.format(**login)}" for name, text in FILTERS.items()
     )
