@@ -39,18 +39,16 @@ run: $(VENV)/.lean ## Serve models/ on 127.0.0.1:8080
 # crashes ends the run: with another in its place pytest-xdist would wait for ever.
 SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-# Tracing doubles the CPU time of a test, so coverage is that of the tests of single modules and of abuse, which must
-# reach every line without the long tests of whole protocols. It is valid until a file is newer. COVER=1: all tests run,
-# and those measure it (tests/support/tracing.py), so that `make check` after it does not run them again.
-export TRACED := tests/core tests/handler tests/abuse
-MEASURING := --cov --cov-report= || { rm -f .coverage; exit 1; }
-
 test: setup ## Run the tests
-	$(BIN)/python -m pytest $(SPREAD) $(if $(COVER),$(MEASURING))
+	$(BIN)/python -m pytest $(SPREAD)
+
+# Tracing doubles the CPU time of the tests, so coverage is that of the tests of single modules and of abuse, which must
+# reach every line without the long tests of whole protocols. It is valid until a file is newer.
+TRACED := tests/core tests/handler tests/abuse
 
 .coverage: $(shell find core handler models proto tests -type f -not -name '*.pyc') pyproject.toml README.md template.yaml Makefile
 	@rm -f $@
-	$(BIN)/python -m pytest $(TRACED) $(SPREAD) $(MEASURING)
+	$(BIN)/python -m pytest $(TRACED) $(SPREAD) --cov --cov-report= || { rm -f $@; exit 1; }
 
 check: setup ## Check format, lint, types, layers and coverage
 	$(BIN)/ruff format --check

@@ -1,7 +1,6 @@
 """Fixtures for every folder of tests."""
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from handler.cli import main
 from tests.support import s3_stand_in, server
 from tests.support.server import Server, serve, serve_rpc
-from tests.support.tracing import Tracing
 from tests.support.zoo import models
 
 collect_ignore = ["support"]
@@ -34,13 +32,6 @@ LONGEST = (
     "h2/test_whole_streams", "s3/test_addresses",
 )  # fmt: skip
 """Modules that take longest, in this order: with four of them side by side on two cores 10 s and more."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Where coverage is measured, it is that of the tests in these folders, if any are named."""
-    folders = os.environ.get("TRACED", "").split()
-    if folders and config.getoption("cov_source", default=None):
-        config.pluginmanager.register(Tracing(folders))
 
 
 @pytest.hookimpl(trylast=True)
