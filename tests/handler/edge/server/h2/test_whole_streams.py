@@ -299,12 +299,17 @@ def test_a_connection_whose_request_waits_is_not_idle(app: Whole) -> None:
             assert other.answer(1) == (200, b"x")
 
 
+def to_be_ended(loop: str, app: Whole) -> tuple[int, threading.Thread]:
+    """Starts a server. Returns its port, and the thread that ends it."""
+    with ExitStack() as serves:
+        port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
+        return port, threading.Thread(target=serves.pop_all().close)
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_server_that_ends_answers_a_request_that_waits(loop: str, app: Whole) -> None:
     """Its connection ends after the answer."""
-    with ExitStack() as serves:
-        port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
-        ending = threading.Thread(target=serves.pop_all().close)
+    port, ending = to_be_ended(loop, app)
     with Http2(port) as client:
         begin(client, app, 1, b"12", ("content-length", "4"))
         ending.start()
@@ -372,9 +377,7 @@ def test_a_request_comes_by_asgi_while_earlier_answers_are_not_read(app: Whole, 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_server_that_ends_answers_what_was_on_its_way(loop: str, app: Whole) -> None:
     """The connection ends after the last answer."""
-    with ExitStack() as serves:
-        port = serves.enter_context(serving(loop, LIMITS, EitherHttp, app=app))
-        ending = threading.Thread(target=serves.pop_all().close)
+    port, ending = to_be_ended(loop, app)
     with Http2(port) as client:
         client.send(asking(1, "POST", "/", ends=False))
         while not app.calls:
