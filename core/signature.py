@@ -51,7 +51,7 @@ class Signature(NamedTuple):
     """A mapping of aliases to tensors, in the settings' order or the model's.
 
     `class_labels`: the labels of a classify signature's scores. `inputs` None: the model does not declare its inputs,
-    and any are accepted (predict only). `outputs` empty: it does not declare them, and answers have all of them.
+    and any are accepted (predict only). `outputs` empty: it does not declare its outputs, and answers have all of them.
     `renames`: an input has another alias than its tensor's name.
     """
 

@@ -98,7 +98,7 @@ class _End:
 
 
 def _is_ending() -> bool:
-    """Whether an exception that a signal has raised is being handled, itself or behind others."""
+    """Decides whether the exception of a signal is being handled, by itself or as the context of another one."""
     error = sys.exception()
     while error is not None and not isinstance(error, EndedBySignal):
         error = error.__context__

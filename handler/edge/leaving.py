@@ -14,9 +14,9 @@ LATE_SECONDS: Final = 0.01
 class Leaving:
     """Cancels what a task does in a `with` block once its client has left; the block then ends without an exception.
 
-    The watch begins with `begin`, and lasts until `close`: there may be several blocks. Servers differ in what they
-    tell a second watch after they have seen the first one cancelled. The body of the request has to be gathered before.
-    `left`: the client has left.
+    The watch begins with `begin`, and lasts until `close`: there may be several blocks. A server may report to a second
+    watch that the client has left, because the first one was cancelled. The body of the request has to be gathered
+    before. `left`: the client has left.
     """
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "left")

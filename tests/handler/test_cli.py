@@ -515,7 +515,7 @@ def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(nu
 
 @pytest.mark.parametrize("place", ["__del__", "weakref", "C", "C, at the end"])
 def test_a_signal_whose_exception_is_lost_comes_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python drops what a callback raises, and a library may make an error of its own of it. Cleaning up goes on."""
+    """Python drops exceptions of callbacks, and a library may replace them. The work still cleans up once."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     ended = []
 

@@ -61,7 +61,7 @@ class Output(NamedTuple):
 
 
 def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output]:
-    """Returns a model's outputs under the signature's aliases, or under their own names if it does not know any."""
+    """Returns a model's outputs under the signature's aliases, or under their own names if it has none."""
     if signature is None or not signature.outputs:
         return [Output(tensor.name, tensor) for tensor in tensors]
     by_name = {tensor.name: tensor for tensor in tensors}

@@ -34,7 +34,7 @@ def check_folder(folder: Path) -> None:
 def model_in(folder: Path) -> str | None:
     """Returns the name of a model in a folder that is a repository, None if it is a model or a version.
 
-    The name is none that a version could have.
+    A model whose name is a number is not returned: a version could have that name.
     """
     markers = versions.MARKERS
     if any((folder / marker).is_file() for marker in markers):

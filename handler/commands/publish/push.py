@@ -108,7 +108,7 @@ def _tell_unused(source: Path, note: str, meter: Meter) -> None:
 
 
 def _tell_labels(labels: Mapping[str, int], unserved: AbstractSet[int], meter: Meter) -> None:
-    """Says which labels lead to a version that is in the repository, and not served from now on."""
+    """Prints a line for each label whose version is in the repository, but is not served after this push."""
     for label, number in labels.items():
         if number in unserved:
             meter.say(

@@ -35,7 +35,7 @@ LONGEST_PAUSE: Final = 30.0
 """...and one that ended earlier is replaced after a pause, which doubles up to this one."""
 DOUBLINGS: Final = 10
 STOP_SECONDS: Final = 25.0
-"""A worker that still runs so long after the end of its last requests is killed."""
+"""A worker that still runs so long after DRAGOMAN_SHUTDOWN_TIMEOUT has passed is killed."""
 ENDS: Final = {signal.SIGTERM: 0, signal.SIGINT: 128 + signal.SIGINT}
 """The exit code for each signal that ends the server. Every command returns 130 after Ctrl-C."""
 

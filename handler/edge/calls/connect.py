@@ -137,5 +137,5 @@ class Calls:
 
 
 def _is_late(question: protocol.Question, spent: float) -> bool:
-    """Whether so little is left of a call's time that its answer needs a timer. `spent`: seconds of that time."""
+    """Decides whether a call's deadline is so near that its answer needs a timer. `spent`: seconds since its head."""
     return question.seconds is not None and question.seconds - spent < LEAST_SECONDS

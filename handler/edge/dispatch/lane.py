@@ -21,7 +21,7 @@ PATIENCE_RUNS: Final = 3
 NEW: Final = 0.2
 """The weight of the newest inference in the average of their times."""
 RECENT: Final = 8
-"""One long inference among so many is an exception, and says nothing about the time of those that wait."""
+"""One long inference among so many is an exception. The estimate of a wait ignores it."""
 
 
 class BatchPart(NamedTuple):

@@ -208,7 +208,7 @@ def called(protocol: str, right: Right | None) -> None:
 
 
 def seconds_since_head() -> float:
-    """Returns for how long the current request has been here, its body's arrival included."""
+    """Returns the seconds since the head of the current request arrived."""
     record = RECORD.get(None)
     return 0.0 if record is None else (time.perf_counter_ns() - record.came) / 1e9
 

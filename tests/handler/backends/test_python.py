@@ -91,7 +91,7 @@ def tensor(name: str, datatype: str, shape: tuple[int, ...] | None, *labels: str
 
 
 def test_settings_complete_the_metadata_of_a_module(tmp_path: Path) -> None:
-    """As they do the tensors of an ONNX file: those that they do not name stay, and so does the shape behind a null."""
+    """They do so for an ONNX file, too. A shape of null, and a tensor without an entry, stay as they are."""
     (tmp_path / "model.py").write_text(DECLARED)
     x, k = tensor("x", "FP32", (-1, 2)), tensor("k", "INT64", (1,))
     y, z = tensor("y", "FP32", (-1, 2)), tensor("z", "INT64", None)
@@ -124,7 +124,7 @@ def test_settings_that_contradict_the_metadata_are_refused(tmp_path: Path, said:
 
 
 def test_an_object_that_can_be_called_is_a_function_as_well(tmp_path: Path) -> None:
-    """What its __call__ is decides whether it streams, and whether a thread can run it."""
+    """Its `__call__` decides whether it streams. An async one is refused."""
     code = "class Called:\n    {}def __call__(self, inputs, parameters): {}\npredict = Called()\n"
     assert not load(tmp_path, code.format("", "return {'y': [1]}")).spec.decoupled
     assert load(tmp_path, code.format("", "yield {'y': [1]}")).spec.decoupled

@@ -107,7 +107,7 @@ class EventFolder:
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def _is_there(self) -> bool:
-        """Whether the open file still has its name: whoever cleans up takes the last file for an old one."""
+        """Decides whether the open file still has its name. A job that cleans up the folder may have removed it."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:

@@ -133,7 +133,7 @@ class BoundedHttp2(ZttpH2Protocol):
         return ()
 
     def handle_request(self, event: zttp.Request) -> None:
-        sending, came = self._whole.told(event.stream_id)
+        sending, came = self._whole.details(event.stream_id)
         reason = self.reset_for(event)
         if reason is not None:
             self.conn.stream(event.stream_id).reset(reason)

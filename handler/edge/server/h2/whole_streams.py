@@ -42,7 +42,7 @@ class KnownHead(NamedTuple):
 
 
 class AwaitedBody:
-    """The body of a request that has not begun, and of which more is to come. `head`: the application's form of it."""
+    """A body that is still arriving. Its request has not begun. `head`: the application's form of its head."""
 
     __slots__ = ("_size", "_timer", "head", "room")
 
@@ -69,7 +69,7 @@ class AwaitedBody:
         return True
 
     def arrived(self) -> None:
-        """Ends the time limit. Nothing more is to come."""
+        """Ends the time limit of the wait."""
         self._timer.cancel()
 
 
@@ -78,9 +78,10 @@ def _joined(events: list[Any]) -> Part:
 
 
 def _announced(headers: Headers, events: list[Any]) -> int:
-    """Returns the bytes of a body whose end has not come; 0 if that is not known, or its client waits to be asked.
+    """Returns the size of a body that is still arriving, in bytes.
 
-    A call of gRPC has one message, which begins with its length. `events`: the head, and pieces of the body.
+    Returns 0 if the size is not known, or if the client waits for 100 Continue. A gRPC call has one message, which
+    begins with its length. `events`: the head, and pieces of the body.
     """
     size = length_in(headers, b"content-length")
     first = events[1].data[: envelopes.HEAD] if len(events) > 1 else b""
@@ -145,8 +146,8 @@ class WholeStreams:
                 events += self._begins(stream_id)
         return events
 
-    def told(self, stream_id: int) -> tuple[Sending | None, int | None]:
-        """Returns what is known of a request that begins.
+    def details(self, stream_id: int) -> tuple[Sending | None, int | None]:
+        """Returns what was noted of a request before it began.
 
         The application that sends its answer, if that is already made, and when its head came, if that was in an
         earlier turn.
@@ -176,17 +177,17 @@ class WholeStreams:
         if room is None:
             return False
         seconds = min(LONGEST_WAIT, connection.limits.pause)
-        timer = connection.loop.call_later(seconds, self._is_late, stream_id)
+        timer = connection.loop.call_later(seconds, self._time_out, stream_id)
         body = self._bodies[stream_id] = AwaitedBody(head, room, timer)
         connection.counts(1)
         return all(body.takes(event.data) for event in events[1:])
 
-    def _is_late(self, stream_id: int) -> None:
+    def _time_out(self, stream_id: int) -> None:
         self._late += self._begins(stream_id)
         self._connection.begin_late()
 
     def _left(self, stream_id: int) -> AwaitedBody | None:
-        """Returns the body for which a request waits no longer; None if it has not waited."""
+        """Ends the wait of a request for its body. Returns the body, None if the request did not wait."""
         body = self._bodies.pop(stream_id, None)
         if body is not None:
             body.arrived()

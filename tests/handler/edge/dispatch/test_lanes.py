@@ -132,8 +132,8 @@ def test_what_would_wait_too_long_is_refused(
         ([1.0, 1.0, 0.5], 0.9),
     ],
 )
-def test_one_long_inference_among_many_says_nothing_about_those_that_wait(times: list[float], expected: float) -> None:
-    """Two among the latest ones do: then their running mean counts."""
+def test_one_long_inference_among_many_does_not_count(times: list[float], expected: float) -> None:
+    """If there are two among the latest ones, the estimate is the running mean."""
     lane = Lanes(2).of(spec("m"))
     for seconds in times:
         lane.measure(seconds)

@@ -134,7 +134,7 @@ def test_a_failure_has_tritons_reason(error: Any, reason: str, monkeypatch: pyte
 
 
 def test_a_model_that_is_gone_takes_its_failures_with_it(tmp_path: Path) -> None:
-    """Its successes are no longer told, so that a ratio would be wrong. Every version ever pushed would be a series."""
+    """Its successes are gone, too: a ratio of the two would be wrong. Otherwise each version would leave a series."""
     shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
     with closing(make(tmp_path, REPOSITORY_POLL="0.01")) as app:
         assert [ask(app, "POST", INFER, body)[0] for body in (BODY, b"{}")] == [200, 400]

@@ -324,8 +324,8 @@ def test_a_full_disk_does_not_collect_empty_files(tmp_path: Path, monkeypatch: p
     assert file.read_bytes().count(b"\n") == 2
 
 
-def test_a_file_that_somebody_takes_away_is_followed_by_another(tmp_path: Path) -> None:
-    """A timer that cleans up knows nothing of open files. Neither does one that moves them, or the whole folder."""
+def test_a_file_that_was_deleted_or_moved_is_followed_by_another(tmp_path: Path) -> None:
+    """A job that cleans up deletes or moves the open file, or the whole folder."""
     place = tmp_path / "log"
     folder = places.EventFolder(place)
     written = lambda: [file.read_bytes().count(b"\n") for file in sorted(place.iterdir())]  # noqa: E731 - of this test
